@@ -17,6 +17,7 @@ from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 from reconciler.plan.model import Action
 from reconciler.policy.kinds.downscale_policy import Logarithm, ZoneBalanced
 from tests.builders import a_run
+from tests.cases import cases
 from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_pod_manifest, a_world
 from tests.fakes import Counted, FakeClock, FakePicker, Wrapped
 from tests.laws import share_of
@@ -51,14 +52,10 @@ def test_zone_balanced_takes_what_the_zones_say(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("fields", "left"),
-    [
-        pytest.param({"strategy": "NewestFirst"}, ["web-0", "web-1", "web-2"], id="the newest"),
-        pytest.param(
-            {"strategy": "Logarithmic", "logarithm": Logarithm(10)}, ["web-0", "web-4", "web-5"], id="base 10"
-        ),
-    ],
+@cases(
+    "fields left",
+    ("the newest", {"strategy": "NewestFirst"}, ["web-0", "web-1", "web-2"]),
+    ("base 10", {"strategy": "Logarithmic", "logarithm": Logarithm(10)}, ["web-0", "web-4", "web-5"]),
 )
 def test_what_the_controller_has_no_setting_for_is_done_by_deletion_costs(
     kind: str, fields: dict[str, Any], left: list[str]
@@ -103,13 +100,11 @@ def test_the_picker_decides(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "CloneSet"])
-@pytest.mark.parametrize(
-    ("unready", "to"),
-    [
-        pytest.param(3, 3, id="those not Ready suffice"),
-        pytest.param(2, 1, id="to one replica"),
-        pytest.param(2, 0, id="all go"),
-    ],
+@cases(
+    "unready to",
+    ("those not Ready suffice", 3, 3),
+    ("to one replica", 2, 1),
+    ("all go", 2, 0),
 )
 def test_no_call_where_there_is_nothing_to_choose(kind: str, unready: int, to: int) -> None:
     pods = [{"ready": index >= unready} for index in range(unready + (to or 1))]
@@ -121,18 +116,10 @@ def test_no_call_where_there_is_nothing_to_choose(kind: str, unready: int, to: i
     assert_clean(world)
 
 
-@pytest.mark.parametrize(
-    ("on_error", "status", "words", "left"),
-    [
-        pytest.param(
-            "fallback",
-            OutcomeStatus.APPLIED,
-            "tried 1 times; the controller chose (onError: fallback)",
-            3,
-            id="fallback",
-        ),
-        pytest.param("skip", OutcomeStatus.DEFERRED, "left to the next run (onError: skip)", 6, id="skip"),
-    ],
+@cases(
+    "on_error status words left",
+    ("fallback", "fallback", OutcomeStatus.APPLIED, "tried 1 times; the controller chose (onError: fallback)", 3),
+    ("skip", "skip", OutcomeStatus.DEFERRED, "left to the next run (onError: skip)", 6),
 )
 def test_a_failed_call(on_error: Any, status: OutcomeStatus, words: str, left: int) -> None:
     picker = FakePicker(PickerError("pod picker https://x: status 500, expected an answer; tried 1 times"))
@@ -143,28 +130,19 @@ def test_a_failed_call(on_error: Any, status: OutcomeStatus, words: str, left: i
     assert_clean(world)
 
 
-@pytest.mark.parametrize(
-    ("picker_fields", "chosen", "status", "failed", "left"),
-    [
-        pytest.param({}, (), OutcomeStatus.APPLIED, False, "345", id="no opinion"),
-        pytest.param({}, ("web-5",), OutcomeStatus.APPLIED, False, "234", id="too few, filled"),
-        pytest.param(
-            {"on_too_few": "reject", "on_error": "skip"},
-            ("web-5",),
-            OutcomeStatus.DEFERRED,
-            True,
-            "012345",
-            id="too few, rejected, skipped",
-        ),
-        pytest.param(
-            {"on_too_few": "reject"},
-            ("web-5",),
-            OutcomeStatus.APPLIED,
-            True,
-            "345",
-            id="too few, rejected, default order",
-        ),
-    ],
+@cases(
+    "picker_fields chosen status failed left",
+    ("no opinion", {}, (), OutcomeStatus.APPLIED, False, "345"),
+    ("too few, filled", {}, ("web-5",), OutcomeStatus.APPLIED, False, "234"),
+    (
+        "too few, rejected, skipped",
+        {"on_too_few": "reject", "on_error": "skip"},
+        ("web-5",),
+        OutcomeStatus.DEFERRED,
+        True,
+        "012345",
+    ),
+    ("too few, rejected, default order", {"on_too_few": "reject"}, ("web-5",), OutcomeStatus.APPLIED, True, "345"),
 )
 def test_what_a_picker_may_say(
     picker_fields: dict[str, Any],
@@ -212,17 +190,15 @@ def delete(name: str) -> Callable[[World], None]:
 
 
 @pytest.mark.parametrize("kind", KINDS_WITH_COSTS)
-@pytest.mark.parametrize(
-    ("happens", "words"),
-    [
-        pytest.param(ready("web-3", "False"), "web-3 is not Ready any more", id="a victim is not Ready"),
-        pytest.param(ready("web-0", "False"), "web-0 is not Ready any more", id="another pod is not Ready"),
-        pytest.param(ready("web-6", "True"), "web-6 is Ready now", id="one that would go first is Ready"),
-        pytest.param(delete("web-3"), "web-3 is gone", id="a victim is gone"),
-        pytest.param(delete("web-0"), "web-0 is gone", id="another pod is gone"),
-        pytest.param(lambda world: world.scale(9), "replicas are 9, expected 7", id="somebody scaled"),
-        pytest.param(cost_of("web-3", "5"), "web-3 no longer has our deletion cost", id="somebody wrote over a cost"),
-    ],
+@cases(
+    "happens words",
+    ("a victim is not Ready", ready("web-3", "False"), "web-3 is not Ready any more"),
+    ("another pod is not Ready", ready("web-0", "False"), "web-0 is not Ready any more"),
+    ("one that would go first is Ready", ready("web-6", "True"), "web-6 is Ready now"),
+    ("a victim is gone", delete("web-3"), "web-3 is gone"),
+    ("another pod is gone", delete("web-0"), "web-0 is gone"),
+    ("somebody scaled", lambda world: world.scale(9), "replicas are 9, expected 7"),
+    ("somebody wrote over a cost", cost_of("web-3", "5"), "web-3 no longer has our deletion cost"),
 )
 def test_what_changes_while_it_settles_undoes_it(kind: str, happens: Callable[[World], None], words: str) -> None:
     world = a_world(kind, pods=[*ZONED, {"ready": False}], to=3)
@@ -239,12 +215,10 @@ def make_a_pod(world: World) -> None:
     world.cluster.write(Write("create", ObjectRef("east", "shop", "Pod", "web-9"), "v1", manifest=manifest))
 
 
-@pytest.mark.parametrize(
-    ("happens", "words", "left"),
-    [
-        pytest.param(make_a_pod, "web-9 is new", 7, id="a new pod"),
-        pytest.param(begin_rollout, "a rollout has begun", 6, id="a rollout"),
-    ],
+@cases(
+    "happens words left",
+    ("a new pod", make_a_pod, "web-9 is new", 7),
+    ("a rollout", begin_rollout, "a rollout has begun", 6),
 )
 def test_what_changes_of_a_deployment_while_it_settles_undoes_it(
     happens: Callable[[World], None], words: str, left: int
@@ -324,13 +298,11 @@ class Losing(Wrapped):
 # Foreign costs
 
 
-@pytest.mark.parametrize(
+@cases(
     "pods",
-    [
-        pytest.param([*ZONED[:4], ZONED[4] | {"cost": "-10"}, ZONED[5]], id="a victim has a cost"),
-        pytest.param([ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]], id="a pod that stays is below the mark"),
-        pytest.param([ZONED[0] | {"cost": "-2147483647"}, *ZONED[1:]], id="a pod that stays is at the mark"),
-    ],
+    ("a victim has a cost", [*ZONED[:4], ZONED[4] | {"cost": "-10"}, ZONED[5]]),
+    ("a pod that stays is below the mark", [ZONED[0] | {"cost": "-2147483648"}, *ZONED[1:]]),
+    ("a pod that stays is at the mark", [ZONED[0] | {"cost": "-2147483647"}, *ZONED[1:]]),
 )
 def test_foreign_costs_are_left_alone(pods: list[dict[str, Any]]) -> None:
     world = a_world(pods=pods, to=4)
@@ -429,17 +401,13 @@ def add_disabled_autoscaler(world: World) -> None:
 SCALED = "east/shop/Deployment/web: replicas are 8, expected 6; plan again"
 
 
-@pytest.mark.parametrize(
-    ("happens", "ours", "status", "words", "left"),
-    [
-        pytest.param(lambda world: world.scale(8), "reconciler", OutcomeStatus.STALE, SCALED, 6, id="scaled"),
-        pytest.param(begin_rollout, "reconciler", OutcomeStatus.DEFERRED, "rollout", 6, id="a rollout began"),
-        pytest.param(add_autoscaler, "reconciler", OutcomeStatus.DEFERRED, "", 6, id="an autoscaler turned up"),
-        pytest.param(
-            add_disabled_autoscaler, "reconciler", OutcomeStatus.APPLIED, "", 3, id="an autoscaler that only scales up"
-        ),
-        pytest.param(lambda _: None, "shop", OutcomeStatus.FAILED, "", 6, id="our own namespace is never scaled"),
-    ],
+@cases(
+    "happens ours status words left",
+    ("scaled", lambda world: world.scale(8), "reconciler", OutcomeStatus.STALE, SCALED, 6),
+    ("a rollout began", begin_rollout, "reconciler", OutcomeStatus.DEFERRED, "rollout", 6),
+    ("an autoscaler turned up", add_autoscaler, "reconciler", OutcomeStatus.DEFERRED, "", 6),
+    ("an autoscaler that only scales up", add_disabled_autoscaler, "reconciler", OutcomeStatus.APPLIED, "", 3),
+    ("our own namespace is never scaled", lambda _: None, "shop", OutcomeStatus.FAILED, "", 6),
 )
 def test_what_is_found_before_it_begins(
     happens: Callable[[World], None], ours: str, status: OutcomeStatus, words: str, left: int
@@ -536,7 +504,7 @@ def test_a_scale_whose_answer_was_lost_is_found_to_be_done() -> None:
     assert_clean(world)
 
 
-@pytest.mark.parametrize("arrives", [True, False], ids=["late", "never"])
+@cases("arrives", ("late", True), ("never", False))
 def test_a_scale_without_an_answer_that_may_still_arrive_finds_the_costs_of_its_victims(arrives: bool) -> None:
     world = a_world(pods=ZONED, to=3)
     through = AnswerLost(world.cluster)

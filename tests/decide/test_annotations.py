@@ -14,14 +14,17 @@ from reconciler.decide.annotations import (
     quoted,
     read_capacity,
 )
+from tests.cases import cases
 
 AT = datetime(2026, 11, 20, 22, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [(None, "absent"), ("", '""'), ("a" * 60, f'"{"a" * 60}"'), ("a" * 61, f'"{"a" * 60}..."')],
-    ids=["absent", "empty", "the longest", "longer"],
+@cases(
+    "text shown",
+    ("absent", None, "absent"),
+    ("empty", "", '""'),
+    ("the longest", "a" * 60, f'"{"a" * 60}"'),
+    ("longer", "a" * 61, f'"{"a" * 60}..."'),
 )
 def test_what_is_quoted_is_cut(text, shown):
     assert quoted(text) == shown

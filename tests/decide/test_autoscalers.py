@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.decide.autoscalers import Bounds, PinnedAutoscaler, autoscalers_of, pinned_autoscaler, shrunk_by
 from tests.builders import NOW, a_cluster, a_ref, a_workload, an_hpa
+from tests.cases import cases
 
 PREVIOUS = "reconciler/previous-bounds"
 WEB = a_ref("web")
@@ -37,44 +38,38 @@ class TestWhichControls:
 class TestPinned:
     """Pinned: both bounds are idleReplicas, and were not before."""
 
-    @pytest.mark.parametrize(
-        ("bounds", "previous", "idle_replicas", "begun", "expected"),
-        [
-            pytest.param((2, 10), None, None, False, Bounds(2, 10), id="not held"),
-            pytest.param((1, 1), Bounds(2, 10), 1, False, Bounds(2, 10), id="held"),
-            pytest.param((1, 1), Bounds(None, 10), 1, False, Bounds(None, 10), id="held, without a minimum before"),
-            pytest.param((3, 12), Bounds(2, 10), 1, False, Bounds(3, 12), id="both were changed"),
-            pytest.param((1, 5), Bounds(2, 10), 1, False, Bounds(2, 5), id="the maximum was changed"),
-            pytest.param((1, 2), Bounds(2, 10), 1, False, Bounds(2, 2), id="to the minimum before"),
-            pytest.param((3, 4), Bounds(5, 10), 3, False, Bounds(4, 4), id="to less than the minimum before"),
-            pytest.param((2, 5), Bounds(2, 10), 5, False, Bounds(2, 10), id="the minimum was changed"),
-            pytest.param((0, 12), Bounds(2, 10), 12, False, Bounds(0, 10), id="the minimum, below many idleReplicas"),
-            pytest.param((11, 12), Bounds(2, 10), 12, False, Bounds(11, 11), id="to more than the maximum before"),
-            pytest.param(
-                (None, 1), Bounds(2, 10), 1, False, Bounds(2, 10), id="an absent minimum is idleReplicas of 1"
-            ),
-            pytest.param((1, 5), Bounds(2, 10), 1, True, Bounds(1, 5), id="the wake began: what is there is theirs"),
-            pytest.param((1, 1), Bounds(2, 10), 1, True, Bounds(2, 10), id="the wake began, and nothing came of it"),
-            pytest.param((1, 5), Bounds(2, 10), None, False, Bounds(1, 5), id="idleReplicas are not known"),
-        ],
+    @cases(
+        "bounds previous idle_replicas begun expected",
+        ("not held", (2, 10), None, None, False, Bounds(2, 10)),
+        ("held", (1, 1), Bounds(2, 10), 1, False, Bounds(2, 10)),
+        ("held, without a minimum before", (1, 1), Bounds(None, 10), 1, False, Bounds(None, 10)),
+        ("both were changed", (3, 12), Bounds(2, 10), 1, False, Bounds(3, 12)),
+        ("the maximum was changed", (1, 5), Bounds(2, 10), 1, False, Bounds(2, 5)),
+        ("to the minimum before", (1, 2), Bounds(2, 10), 1, False, Bounds(2, 2)),
+        ("to less than the minimum before", (3, 4), Bounds(5, 10), 3, False, Bounds(4, 4)),
+        ("the minimum was changed", (2, 5), Bounds(2, 10), 5, False, Bounds(2, 10)),
+        ("the minimum, below many idleReplicas", (0, 12), Bounds(2, 10), 12, False, Bounds(0, 10)),
+        ("to more than the maximum before", (11, 12), Bounds(2, 10), 12, False, Bounds(11, 11)),
+        ("an absent minimum is idleReplicas of 1", (None, 1), Bounds(2, 10), 1, False, Bounds(2, 10)),
+        ("the wake began: what is there is theirs", (1, 5), Bounds(2, 10), 1, True, Bounds(1, 5)),
+        ("the wake began, and nothing came of it", (1, 1), Bounds(2, 10), 1, True, Bounds(2, 10)),
+        ("idleReplicas are not known", (1, 5), Bounds(2, 10), None, False, Bounds(1, 5)),
     )
     def test_the_bounds_it_gets_back(self, bounds, previous, idle_replicas, begun, expected):
         found = pinned(*bounds, previous, idle_replicas, wake_begun=begun)
         assert found.own_bounds == expected
         assert found.gets_back is (expected != Bounds(*bounds))
 
-    @pytest.mark.parametrize(
-        ("bounds", "previous", "idle_replicas", "expected"),
-        [
-            pytest.param((1, 1), Bounds(2, 10), 1, True, id="pinned"),
-            pytest.param((2, 10), None, None, False, id="never was"),
-            pytest.param((2, 10), Bounds(2, 10), 1, False, id="given back"),
-            pytest.param((1, 5), Bounds(2, 10), 1, False, id="its maximum was changed"),
-            pytest.param((0, 1), Bounds(2, 10), 1, False, id="its minimum was changed"),
-            pytest.param((1, 1), Bounds(1, 1), 1, False, id="was there before"),
-            pytest.param((1, 1), Bounds(2, 10), None, False, id="idleReplicas are not known"),
-            pytest.param((1, 1), None, 1, False, id="no bounds are known"),
-        ],
+    @cases(
+        "bounds previous idle_replicas expected",
+        ("pinned", (1, 1), Bounds(2, 10), 1, True),
+        ("never was", (2, 10), None, None, False),
+        ("given back", (2, 10), Bounds(2, 10), 1, False),
+        ("its maximum was changed", (1, 5), Bounds(2, 10), 1, False),
+        ("its minimum was changed", (0, 1), Bounds(2, 10), 1, False),
+        ("was there before", (1, 1), Bounds(1, 1), 1, False),
+        ("idleReplicas are not known", (1, 1), Bounds(2, 10), None, False),
+        ("no bounds are known", (1, 1), None, 1, False),
     )
     def test_is_pinned(self, bounds, previous, idle_replicas, expected):
         assert pinned(*bounds, previous, idle_replicas).is_pinned is expected
@@ -85,16 +80,14 @@ class TestPutBack:
 
     since = NOW - timedelta(hours=1)
 
-    @pytest.mark.parametrize(
-        ("found", "idle_replicas", "expected"),
-        [
-            pytest.param(pinned(2, 10, Bounds(2, 10), 1), 1, True, id="ours, and given back"),
-            pytest.param(pinned(1, 1, Bounds(2, 10), 1), 1, False, id="still held"),
-            pytest.param(pinned(2, 10, Bounds(2, 10), 1, wake_begun=True), 1, False, id="by the wake"),
-            pytest.param(pinned(2, 10, Bounds(2, 10), 1), 0, False, id="idleReplicas of 0 hold none"),
-            pytest.param(pinned(2, 10, Bounds(2, 10), 1, problem="unreadable"), 1, False, id="what cannot be read"),
-            pytest.param(PinnedAutoscaler(an_hpa()), 1, False, id="nobody is recorded"),
-        ],
+    @cases(
+        "found idle_replicas expected",
+        ("ours, and given back", pinned(2, 10, Bounds(2, 10), 1), 1, True),
+        ("still held", pinned(1, 1, Bounds(2, 10), 1), 1, False),
+        ("by the wake", pinned(2, 10, Bounds(2, 10), 1, wake_begun=True), 1, False),
+        ("idleReplicas of 0 hold none", pinned(2, 10, Bounds(2, 10), 1), 0, False),
+        ("what cannot be read", pinned(2, 10, Bounds(2, 10), 1, problem="unreadable"), 1, False),
+        ("nobody is recorded", PinnedAutoscaler(an_hpa()), 1, False),
     )
     def test_by_our_annotations(self, found, idle_replicas, expected):
         assert found.is_restored_by_others(idle_replicas, self.since) is expected
@@ -114,26 +107,22 @@ class TestRead:
         assert (found.previous, found.idled_to, found.wake_begun, found.problem) == (Bounds(2, 10), 1, False, "")
         assert self.read(wake_begun_at="2026-11-20T15:41:23Z").wake_begun
 
-    @pytest.mark.parametrize(
-        ("minimum", "maximum", "expected"), [(3, 3, 3), (1, 3, None), (None, 1, None)], ids=["one", "two", "absent"]
-    )
+    @cases("minimum maximum expected", ("one", 3, 3, 3), ("two", 1, 3, None), ("absent", None, 1, None))
     def test_idle_replicas_that_are_not_written_are_told_by_bounds_of_one_number(self, minimum, maximum, expected):
         assert self.read(minimum=minimum, maximum=maximum).idled_to == expected
 
-    @pytest.mark.parametrize(
-        ("previous", "expected"),
-        [
-            pytest.param({"minReplicas": None, "maxReplicas": 10}, Bounds(None, 10), id="no minimum"),
-            pytest.param({"maxReplicas": 1}, Bounds(None, 1), id="it is absent"),
-            pytest.param({"minReplicas": 0, "maxReplicas": 1}, Bounds(0, 1), id="scale to zero"),
-            pytest.param({"minReplicas": 1, "maxReplicas": 0}, None, id="a maximum of 0"),
-            pytest.param({"minReplicas": -1, "maxReplicas": 3}, None, id="below zero"),
-            pytest.param({"minReplicas": True, "maxReplicas": 3}, None, id="no number"),
-            pytest.param({"minReplicas": 1, "maxReplicas": True}, None, id="no number at the end"),
-            pytest.param({"minReplicas": "1", "maxReplicas": 3}, None, id="a text"),
-            pytest.param({"minReplicas": 1}, None, id="no maximum"),
-            pytest.param([2, 10], None, id="no object"),
-        ],
+    @cases(
+        "previous expected",
+        ("no minimum", {"minReplicas": None, "maxReplicas": 10}, Bounds(None, 10)),
+        ("it is absent", {"maxReplicas": 1}, Bounds(None, 1)),
+        ("scale to zero", {"minReplicas": 0, "maxReplicas": 1}, Bounds(0, 1)),
+        ("a maximum of 0", {"minReplicas": 1, "maxReplicas": 0}, None),
+        ("below zero", {"minReplicas": -1, "maxReplicas": 3}, None),
+        ("no number", {"minReplicas": True, "maxReplicas": 3}, None),
+        ("no number at the end", {"minReplicas": 1, "maxReplicas": True}, None),
+        ("a text", {"minReplicas": "1", "maxReplicas": 3}, None),
+        ("no maximum", {"minReplicas": 1}, None),
+        ("no object", [2, 10], None),
     )
     def test_bounds(self, previous, expected):
         found = self.read(previous)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import Key, format_time
@@ -26,6 +25,7 @@ from tests.builders import (
     a_state,
     a_workload,
 )
+from tests.cases import cases
 from tests.decide.idling.idling_policies import NIGHT, workloads_selector
 from tests.decide.placement.placements import a_placed
 from tests.plans import a_decision
@@ -99,36 +99,30 @@ class TestWhatIdlingLeaves:
             "Waking", 3, 3, "nights", UNTIL, (decision.key,)
         )
 
-    @pytest.mark.parametrize(
-        ("marks", "claimed", "expected"),
-        [
-            pytest.param({}, True, ("HandsOff", 0, 0, "nights"), id="decided, without a record"),
-            pytest.param({}, False, None, id="none of it"),
-            pytest.param(OURS, True, ("Asleep", 0, 3, "nights"), id="asleep by us"),
-            pytest.param(OURS, False, ("Asleep", 0, 3, "idle-dev"), id="asleep by us, and nobody claims it"),
-            pytest.param(THEIRS, False, ("Foreign", 0, 3, "idle-dev"), id="asleep by another Fleet"),
-            pytest.param(
-                OURS | {Key.PREVIOUS_SCALE: "odd"}, True, ("Asleep", 0, 0, "nights"), id="an unreadable record"
-            ),
-            pytest.param(OPENSHIFT, False, ("Foreign", 0, 5, "its idle record"), id="asleep by oc"),
-        ],
+    @cases(
+        "marks claimed expected",
+        ("decided, without a record", {}, True, ("HandsOff", 0, 0, "nights")),
+        ("none of it", {}, False, None),
+        ("asleep by us", OURS, True, ("Asleep", 0, 3, "nights")),
+        ("asleep by us, and nobody claims it", OURS, False, ("Asleep", 0, 3, "idle-dev")),
+        ("asleep by another Fleet", THEIRS, False, ("Foreign", 0, 3, "idle-dev")),
+        ("an unreadable record", OURS | {Key.PREVIOUS_SCALE: "odd"}, True, ("Asleep", 0, 0, "nights")),
+        ("asleep by oc", OPENSHIFT, False, ("Foreign", 0, 5, "its idle record")),
     )
     def test_what_is_not_changed_is_as_its_record_says(self, marks, claimed, expected):
         found = self.after(claimed=claimed, replicas=0, annotations=marks)
         assert (found and (found.state, found.replicas, found.awake_replicas, found.owner)) == expected
 
 
-@pytest.mark.parametrize(
-    ("fields", "is_urgent"),
-    [
-        pytest.param({"verb": Verb.WAKE, "phase": Phase.WAKE}, True, id="the wake"),
-        pytest.param({"verb": Verb.REPAIR, "phase": Phase.REPAIR}, True, id="a repair of its group"),
-        pytest.param({"verb": Verb.IDLE, "phase": Phase.DECREASE}, False, id="a decrease in its group"),
-        pytest.param({"verb": Verb.REPAIR, "phase": Phase.REPAIR, "group": "other"}, False, id="a repair elsewhere"),
-        pytest.param({"verb": Verb.WAKE, "phase": Phase.WAKE, "group": "other"}, False, id="a wake that is not due"),
-        pytest.param({"verb": Verb.OVERWRITE, "group": "other", "ref": WEB}, True, id="the template of what wakes"),
-        pytest.param({"verb": Verb.OVERWRITE, "group": "other"}, False, id="the template of another"),
-    ],
+@cases(
+    "fields is_urgent",
+    ("the wake", {"verb": Verb.WAKE, "phase": Phase.WAKE}, True),
+    ("a repair of its group", {"verb": Verb.REPAIR, "phase": Phase.REPAIR}, True),
+    ("a decrease in its group", {"verb": Verb.IDLE, "phase": Phase.DECREASE}, False),
+    ("a repair elsewhere", {"verb": Verb.REPAIR, "phase": Phase.REPAIR, "group": "other"}, False),
+    ("a wake that is not due", {"verb": Verb.WAKE, "phase": Phase.WAKE, "group": "other"}, False),
+    ("the template of what wakes", {"verb": Verb.OVERWRITE, "group": "other", "ref": WEB}, True),
+    ("the template of another", {"verb": Verb.OVERWRITE, "group": "other"}, False),
 )
 def test_what_cannot_wait_is_what_is_due_and_the_repairs_of_its_group(fields, is_urgent):
     due = replace(a_decision(), key="due", verb=Verb.WAKE, phase=Phase.WAKE, ref=WEB, group="web")

@@ -30,6 +30,7 @@ from tests.builders import (
     a_workload,
     an_idle_record,
 )
+from tests.cases import cases
 from tests.decide.idling.idling_policies import NIGHT, a_policy
 from tests.fakes import an_access
 from tests.plans import a_decision
@@ -47,16 +48,14 @@ def told(cluster: str, *freezes: Freeze, text: str | None = None) -> ConfigMap:
     return ConfigMap(ref, "uid-freeze", {KEY: freezes_text(freezes) if text is None else text})
 
 
-@pytest.mark.parametrize(
-    ("freeze", "expected"),
-    [
-        pytest.param(a_freeze(), {"east/shop", "east/dev", "west/shop", "west/dev"}, id="the Fleet"),
-        pytest.param(a_freeze("east"), {"east/shop", "east/dev"}, id="a cluster"),
-        pytest.param(a_freeze(namespace="dev"), {"east/dev", "west/dev"}, id="a namespace"),
-        pytest.param(a_freeze("west", "dev"), {"west/dev"}, id="a namespace of a cluster"),
-        pytest.param(a_freeze(until=NOW), set(), id="it ends by itself"),
-        pytest.param(a_freeze("north"), set(), id="a cluster that left"),
-    ],
+@cases(
+    "freeze expected",
+    ("the Fleet", a_freeze(), {"east/shop", "east/dev", "west/shop", "west/dev"}),
+    ("a cluster", a_freeze("east"), {"east/shop", "east/dev"}),
+    ("a namespace", a_freeze(namespace="dev"), {"east/dev", "west/dev"}),
+    ("a namespace of a cluster", a_freeze("west", "dev"), {"west/dev"}),
+    ("it ends by itself", a_freeze(until=NOW), set()),
+    ("a cluster that left", a_freeze("north"), set()),
 )
 def test_what_the_freeze_of_home_covers(freeze, expected):
     state = a_state(a_cluster(config_maps=(told("east", freeze),)), a_cluster("west"))
@@ -65,13 +64,11 @@ def test_what_the_freeze_of_home_covers(freeze, expected):
     assert {f"{one.name}/{space}" for one, space in places if one.freeze_of(space)} == expected
 
 
-@pytest.mark.parametrize(
-    ("freeze", "expected"),
-    [
-        pytest.param(a_freeze(), ["west"], id="another cluster than home speaks for itself only"),
-        pytest.param(a_freeze("west"), ["west"], id="named"),
-        pytest.param(a_freeze("east"), [], id="of another one"),
-    ],
+@cases(
+    "freeze expected",
+    ("another cluster than home speaks for itself only", a_freeze(), ["west"]),
+    ("named", a_freeze("west"), ["west"]),
+    ("of another one", a_freeze("east"), []),
 )
 def test_each_cluster_tells_of_itself(freeze, expected):
     state = a_state(a_cluster(), a_cluster("west", config_maps=(told("west", freeze),)))
@@ -204,14 +201,12 @@ def test_a_freeze_that_cannot_be_read_before_a_batch_stops_it():
     assert "cannot be read: east: no answer" in checked.why_not(a_decision("web", phase=Phase.DECREASE))
 
 
-@pytest.mark.parametrize(
-    ("freeze", "words"),
-    [
-        pytest.param(a_freeze(), "Fleet production", id="the Fleet"),
-        pytest.param(a_freeze("east"), "east", id="a cluster"),
-        pytest.param(a_freeze(namespace="dev"), "dev", id="a namespace"),
-        pytest.param(a_freeze("east", "dev"), "east/dev", id="a namespace of a cluster"),
-    ],
+@cases(
+    "freeze words",
+    ("the Fleet", a_freeze(), "Fleet production"),
+    ("a cluster", a_freeze("east"), "east"),
+    ("a namespace", a_freeze(namespace="dev"), "dev"),
+    ("a namespace of a cluster", a_freeze("east", "dev"), "east/dev"),
 )
 def test_what_a_freeze_covers_is_named(freeze, words):
     assert scope_of(freeze, a_fleet()) == words

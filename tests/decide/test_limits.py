@@ -49,6 +49,7 @@ from tests.builders import (
     an_idling_policy,
     fleet_limits,
 )
+from tests.cases import cases
 from tests.plans import a_decision
 
 NONE = Limits()
@@ -112,16 +113,14 @@ def left(result: DesiredState) -> dict[tuple[str, str], int]:
 # What counts
 
 
-@pytest.mark.parametrize(
-    ("share", "at_least", "base", "expected"),
-    [
-        pytest.param(0.25, 3, 8, 3, id="at least wins on a small base"),
-        pytest.param(0.25, 3, 400, 100, id="the share wins on a large base"),
-        pytest.param(0.25, 0, 7, 2, id="the share is rounded up"),
-        pytest.param(0.29, 0, 100, 29, id="a share that binary fractions miss is not rounded above itself"),
-        pytest.param(0.0, 0, 100, 0, id="nothing allowed"),
-        pytest.param(1.0, 0, 0, 0, id="no base"),
-    ],
+@cases(
+    "share at_least base expected",
+    ("at least wins on a small base", 0.25, 3, 8, 3),
+    ("the share wins on a large base", 0.25, 3, 400, 100),
+    ("the share is rounded up", 0.25, 0, 7, 2),
+    ("a share that binary fractions miss is not rounded above itself", 0.29, 0, 100, 29),
+    ("nothing allowed", 0.0, 0, 100, 0),
+    ("no base", 1.0, 0, 0, 0),
 )
 def test_what_a_share_allows(share: float, at_least: int, base: int, expected: int) -> None:
     policies = a_policy_set(a_fleet(limits=fleet_limits(at_least, share=share)))
@@ -135,16 +134,14 @@ def test_the_default_for_replicas_is_at_least_ten() -> None:
     assert {one.unit: one.allowed for one in uses} == {"workloads": 0, "replicas": 10}
 
 
-@pytest.mark.parametrize(
-    ("running", "before", "after", "removed"),
-    [
-        pytest.param(None, 9, 5, 4, id="not known"),
-        pytest.param(20, 9, 5, 4, id="more than asked for"),
-        pytest.param(7, 9, 5, 2, id="less than asked for"),
-        pytest.param(5, 9, 5, 0, id="as many as stay"),
-        pytest.param(3, 9, 5, 0, id="fewer than stay"),
-        pytest.param(7, 9, None, 0, id="no replicas change"),
-    ],
+@cases(
+    "running before after removed",
+    ("not known", None, 9, 5, 4),
+    ("more than asked for", 20, 9, 5, 4),
+    ("less than asked for", 7, 9, 5, 2),
+    ("as many as stay", 5, 9, 5, 0),
+    ("fewer than stay", 3, 9, 5, 0),
+    ("no replicas change", 7, 9, None, 0),
 )
 def test_what_really_goes(running: int | None, before: int, after: int | None, removed: int) -> None:
     decision = replace(a_decision(), replicas_before=before, replicas_after=after)
@@ -168,19 +165,13 @@ def test_what_a_workload_counts(kind: str, replicas: int, status: int | None, we
 IDLE = {"reconciler/owner": "production/IdlingPolicy/gone", "idling.kubernetes.io/previous-scale": str(HUGE)}
 
 
-@pytest.mark.parametrize(
-    ("workload", "expected"),
-    [
-        pytest.param(a_workload(replicas=3), (1, 3), id="it runs"),
-        pytest.param(a_workload(replicas=HUGE, status_replicas=5), (1, 5), id="no more than runs"),
-        pytest.param(a_workload(replicas=0), (0, 0), id="somebody scaled it to zero"),
-        pytest.param(a_workload(replicas=0, annotations=IDLE), (1, 1), id="we idled it: its record moves nothing"),
-        pytest.param(
-            a_workload(replicas=0, annotations={"reconciler/owner": "other/IdlingPolicy/x"}),
-            (0, 0),
-            id="others idled it",
-        ),
-    ],
+@cases(
+    "workload expected",
+    ("it runs", a_workload(replicas=3), (1, 3)),
+    ("no more than runs", a_workload(replicas=HUGE, status_replicas=5), (1, 5)),
+    ("somebody scaled it to zero", a_workload(replicas=0), (0, 0)),
+    ("we idled it: its record moves nothing", a_workload(replicas=0, annotations=IDLE), (1, 1)),
+    ("others idled it", a_workload(replicas=0, annotations={"reconciler/owner": "other/IdlingPolicy/x"}), (0, 0)),
 )
 def test_a_base_is_what_runs_and_what_we_idled(workload: Any, expected: tuple[int, int]) -> None:
     tenant = replace(a_tenant(), namespaces=("shop",))
@@ -203,18 +194,16 @@ def test_what_was_idled_for_the_first_time_in_the_last_24_hours_is_on_record(fir
     assert found.idled == ({a_ref("web"): ("idling", "nights")} if counts else {})
 
 
-@pytest.mark.parametrize(
-    ("policy", "owner", "counted"),
-    [
-        pytest.param("nights", "", "nights", id="awake again"),
-        pytest.param("before", "production/IdlingPolicy/nights", "nights", id="of a policy that was renamed"),
-        pytest.param("gone", "production/IdlingPolicy/gone", "nights", id="still idle, of one that is renamed now"),
-        pytest.param("gone", "", "", id="of none that is there"),
-        pytest.param("elsewhere", "", "", id="of one that selects other namespaces"),
-        pytest.param("west", "", "", id="of one that selects other clusters"),
-        pytest.param("theirs", "production/IdlingPolicy/theirs", "", id="of a tenant that has other namespaces"),
-        pytest.param("gone", "other/IdlingPolicy/nights", "", id="of another Fleet"),
-    ],
+@cases(
+    "policy owner counted",
+    ("awake again", "nights", "", "nights"),
+    ("of a policy that was renamed", "before", "production/IdlingPolicy/nights", "nights"),
+    ("still idle, of one that is renamed now", "gone", "production/IdlingPolicy/gone", "nights"),
+    ("of none that is there", "gone", "", ""),
+    ("of one that selects other namespaces", "elsewhere", "", ""),
+    ("of one that selects other clusters", "west", "", ""),
+    ("of a tenant that has other namespaces", "theirs", "production/IdlingPolicy/theirs", ""),
+    ("of another Fleet", "gone", "other/IdlingPolicy/nights", ""),
 )
 def test_what_was_idled_counts_for_a_policy_that_reaches_it(policy: str, owner: str, counted: str) -> None:
     said = f'{{"policy":"{policy}","hours":{{}},"first":"2026-11-20T12:00:00Z"}}'
@@ -276,19 +265,17 @@ def test_what_was_idled_in_the_last_24_hours_counts_once() -> None:
 # Tenants
 
 
-@pytest.mark.parametrize(
-    ("decisions", "limits", "owners"),
-    [
-        pytest.param(idles(3, "a/one"), {}, [], id="a quarter of 10 workloads, at least 3"),
-        pytest.param(idles(4, "a/one"), {}, ["a/one"], id="one more"),
-        pytest.param(idles(9, "a/one"), {"workloads": 9}, [], id="a number of the tenant"),
-        pytest.param([*idles(2, "a/one"), *idles(3, "a/two")], {}, ["a/two"], id="the largest taker"),
-        pytest.param([*idles(3, "a/one"), *idles(9, "platform")], {}, ["platform"], id="not the shared pool"),
-        pytest.param([replace(one, known=True) for one in idles(9, "a/one")], {}, [], id="what is known"),
-        pytest.param(idles(2, "a/small"), {}, ["a/small"], id="a number of its own lowers it"),
-        pytest.param(idles(5, "a/large"), {}, ["a/large"], id="and does not raise it"),
-        pytest.param(idles(2, "a/one", before=6), {"replicas": 11}, ["a/one"], id="replicas, where it limits them"),
-    ],
+@cases(
+    "decisions limits owners",
+    ("a quarter of 10 workloads, at least 3", idles(3, "a/one"), {}, []),
+    ("one more", idles(4, "a/one"), {}, ["a/one"]),
+    ("a number of the tenant", idles(9, "a/one"), {"workloads": 9}, []),
+    ("the largest taker", [*idles(2, "a/one"), *idles(3, "a/two")], {}, ["a/two"]),
+    ("not the shared pool", [*idles(3, "a/one"), *idles(9, "platform")], {}, ["platform"]),
+    ("what is known", [replace(one, known=True) for one in idles(9, "a/one")], {}, []),
+    ("a number of its own lowers it", idles(2, "a/small"), {}, ["a/small"]),
+    ("and does not raise it", idles(5, "a/large"), {}, ["a/large"]),
+    ("replicas, where it limits them", idles(2, "a/one", before=6), {"replicas": 11}, ["a/one"]),
 )
 def test_all_policies_of_a_tenant_share_its_number(
     decisions: list[Decision], limits: dict[str, int], owners: list[str]
@@ -302,80 +289,78 @@ def test_all_policies_of_a_tenant_share_its_number(
 # What the line says
 
 
-@pytest.mark.parametrize(
-    ("decisions", "fields", "why"),
-    [
-        pytest.param(
-            idles(250),
-            {"limits": fleet_limits(3)},
-            "idle-dev: 250 workloads would go idle for the first time, limit 3 in east; "
-            "to allow: add `limits: {workloads: 275}` to policies/idle-dev.yaml:4",
-            id="one cluster",
-        ),
-        pytest.param(
-            [*idles(4), *idles(5, cluster="west")],
-            {"limits": fleet_limits(3)},
-            "idle-dev: 9 workloads would go idle for the first time, limit 3 per cluster; "
-            "to allow: add `limits: {workloads: 10}` to policies/idle-dev.yaml:4",
-            id="several clusters",
-        ),
-        pytest.param(
-            [*idles(4), *idles(3, cluster="west")],
-            {"limits": fleet_limits(3)},
-            "idle-dev: 4 workloads would go idle for the first time, limit 3 in east; "
-            "to allow: add `limits: {workloads: 8}` to policies/idle-dev.yaml:4",
-            id="all that is needed at once, not only what is held back",
-        ),
-        pytest.param(
-            idles(4),
-            {"limits": fleet_limits(fleet=3)},
-            "idle-dev: 4 workloads would go idle for the first time, limit 3 in all clusters; "
-            "to allow: add `limits: {workloads: 5}` to policies/idle-dev.yaml:4",
-            id="the Fleet",
-        ),
-        pytest.param(
-            idles(1),
-            {"policy": a_policy(limits=Limits(workloads=0))},
-            "idle-dev: 1 workload would go idle for the first time, limit 0; "
-            "to allow: set `limits: {workloads: 2}` in policies/idle-dev.yaml:4",
-            id="a number that is stated",
-        ),
-        pytest.param(
-            idles(10),
-            {"policy": a_policy(limits=Limits(workloads=5, replicas=29))},
-            "idle-dev: 10 workloads would go idle for the first time, limit 5; "
-            "to allow: set `limits: {workloads: 11, replicas: 33}` in policies/idle-dev.yaml:4",
-            id="the other unit would be next",
-        ),
-        pytest.param(
-            idles(4),
-            {"policy": a_policy(limits=Limits(replicas=9)), "limits": fleet_limits(3)},
-            "idle-dev: 12 replicas would be removed, limit 9; "
-            "to allow: set `limits: {workloads: 5, replicas: 14}` in policies/idle-dev.yaml:4",
-            id="the default of the other unit would be next",
-        ),
-        pytest.param(
-            [*idles(2), *idles(2, "idle-qa")],
-            {"limits": fleet_limits(3)},
-            "idle-dev: 2 workloads would go idle for the first time, limit 3 in east for it and other policies "
-            "together; to allow: add `limits: {workloads: 3}` to policies/idle-dev.yaml:4",
-            id="with others",
-        ),
-        pytest.param(
-            idles(10, "a/one"),
-            {"policy": a_policy("a/one", Limits(workloads=1), tenant="a"), "tenants": (a_tenant(),)},
-            "a/one: 10 workloads would go idle for the first time, limit 1; to allow: "
-            "set `limits: {workloads: 11}` in policies/a/one.yaml:4 and add `limits: {workloads: 11}` to fleet.yaml:12",
-            id="a tenant that would be asked next",
-        ),
-        pytest.param(
-            idles(10, "a/one"),
-            {"policy": a_policy("a/one", tenant="a"), "tenants": (a_tenant(),)},
-            "a/one: 10 workloads would go idle for the first time, limit 3 of tenant a; "
-            "to allow: add `limits: {workloads: 11}` to fleet.yaml:12",
-            id="a tenant",
-        ),
-    ],
+@cases(
+    "decisions fields why",
+    (
+        "one cluster",
+        idles(250),
+        {"limits": fleet_limits(3)},
+        "idle-dev: 250 workloads would go idle for the first time, limit 3 in east; "
+        "to allow: add `limits: {workloads: 275}` to policies/idle-dev.yaml:4",
+    ),
+    (
+        "several clusters",
+        [*idles(4), *idles(5, cluster="west")],
+        {"limits": fleet_limits(3)},
+        "idle-dev: 9 workloads would go idle for the first time, limit 3 per cluster; "
+        "to allow: add `limits: {workloads: 10}` to policies/idle-dev.yaml:4",
+    ),
+    (
+        "all that is needed at once, not only what is held back",
+        [*idles(4), *idles(3, cluster="west")],
+        {"limits": fleet_limits(3)},
+        "idle-dev: 4 workloads would go idle for the first time, limit 3 in east; "
+        "to allow: add `limits: {workloads: 8}` to policies/idle-dev.yaml:4",
+    ),
+    (
+        "the Fleet",
+        idles(4),
+        {"limits": fleet_limits(fleet=3)},
+        "idle-dev: 4 workloads would go idle for the first time, limit 3 in all clusters; "
+        "to allow: add `limits: {workloads: 5}` to policies/idle-dev.yaml:4",
+    ),
+    (
+        "a number that is stated",
+        idles(1),
+        {"policy": a_policy(limits=Limits(workloads=0))},
+        "idle-dev: 1 workload would go idle for the first time, limit 0; "
+        "to allow: set `limits: {workloads: 2}` in policies/idle-dev.yaml:4",
+    ),
+    (
+        "the other unit would be next",
+        idles(10),
+        {"policy": a_policy(limits=Limits(workloads=5, replicas=29))},
+        "idle-dev: 10 workloads would go idle for the first time, limit 5; "
+        "to allow: set `limits: {workloads: 11, replicas: 33}` in policies/idle-dev.yaml:4",
+    ),
+    (
+        "the default of the other unit would be next",
+        idles(4),
+        {"policy": a_policy(limits=Limits(replicas=9)), "limits": fleet_limits(3)},
+        "idle-dev: 12 replicas would be removed, limit 9; "
+        "to allow: set `limits: {workloads: 5, replicas: 14}` in policies/idle-dev.yaml:4",
+    ),
+    (
+        "with others",
+        [*idles(2), *idles(2, "idle-qa")],
+        {"limits": fleet_limits(3)},
+        "idle-dev: 2 workloads would go idle for the first time, limit 3 in east for it and other policies "
+        "together; to allow: add `limits: {workloads: 3}` to policies/idle-dev.yaml:4",
+    ),
+    (
+        "a tenant that would be asked next",
+        idles(10, "a/one"),
+        {"policy": a_policy("a/one", Limits(workloads=1), tenant="a"), "tenants": (a_tenant(),)},
+        "a/one: 10 workloads would go idle for the first time, limit 1; to allow: "
+        "set `limits: {workloads: 11}` in policies/a/one.yaml:4 and add `limits: {workloads: 11}` to fleet.yaml:12",
+    ),
+    (
+        "a tenant",
+        idles(10, "a/one"),
+        {"policy": a_policy("a/one", tenant="a"), "tenants": (a_tenant(),)},
+        "a/one: 10 workloads would go idle for the first time, limit 3 of tenant a; "
+        "to allow: add `limits: {workloads: 11}` to fleet.yaml:12",
+    ),
 )
 def test_one_line_says_what_is_held_back_and_what_to_state(
     decisions: list[Decision], fields: dict[str, Any], why: str

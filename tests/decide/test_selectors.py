@@ -11,6 +11,7 @@ from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, Selector, WorkloadSelector
 from tests.builders import NOW, a_cluster, a_federated_replica_set, a_fleet, a_namespace, a_workload
+from tests.cases import cases
 from tests.decide.idling.idling_policies import a_policy
 
 WORDS = ("a", "b", "ab", "c")
@@ -38,14 +39,12 @@ def test_the_index_finds_what_asking_each_selector_finds(selectors, name, labels
     assert index.matching(name, labels) == asked
 
 
-@pytest.mark.parametrize(
+@cases(
     "selectors_of",
-    [
-        pytest.param(lambda team: (ObjectSelector((team,)), ObjectSelector()), id="a namespace for each team"),
-        pytest.param(lambda team: (by_team(team), ObjectSelector()), id="namespaces with the label of a team"),
-        pytest.param(lambda team: (ObjectSelector(), by_team(team)), id="workloads with the label of a team"),
-        pytest.param(lambda team: (ObjectSelector(), ObjectSelector((team,))), id="workloads by name"),
-    ],
+    ("a namespace for each team", lambda team: (ObjectSelector((team,)), ObjectSelector())),
+    ("namespaces with the label of a team", lambda team: (by_team(team), ObjectSelector())),
+    ("workloads with the label of a team", lambda team: (ObjectSelector(), by_team(team))),
+    ("workloads by name", lambda team: (ObjectSelector(), ObjectSelector((team,)))),
 )
 @pytest.mark.parametrize("teams", [4, 40])
 def test_many_policies_are_asked_only_about_what_they_may_select(selectors_of, teams, monkeypatch):
@@ -79,36 +78,30 @@ AT = "2026-11-20T15:41:23Z"  # NOW
 REMOVED, LATER = f"{FLAG} is removed", "it is 2026-11-20T15:41:24Z or later"
 
 
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        pytest.param({}, None, id="nothing"),
-        pytest.param({FLAG: "true"}, (f'{FLAG}: "true"', False, REMOVED), id="for good"),
-        pytest.param({FLAG: "false"}, None, id="not"),
-        pytest.param(
-            {FLAG: "True"},
-            (f'{FLAG} is "True", expected "true" or "false"', True, REMOVED),
-            id="a value that cannot be read",
-        ),
-        pytest.param({FLAG: ""}, (f'{FLAG} is "", expected "true" or "false"', True, REMOVED), id="an empty value"),
-        pytest.param(
-            {TIME: "2026-11-20T16:41:24+01:00"},
-            (f"{TIME}: 2026-11-20T16:41:24+01:00", False, LATER),
-            id="until a second from now",
-        ),
-        pytest.param({TIME: AT}, None, id="until now"),
-        pytest.param(
-            {TIME: "tomorrow"},
-            (f'{TIME} is "tomorrow", expected a time as in RFC 3339', True, "the time can be read"),
-            id="until a time that cannot be read",
-        ),
-        pytest.param(
-            {FLAG: "false", TIME: "2026-11-20T15:41:24Z"},
-            (f"{TIME}: 2026-11-20T15:41:24Z", False, LATER),
-            id="false does not end a time",
-        ),
-        pytest.param({FLAG: "true", TIME: AT}, (f'{FLAG}: "true"', False, REMOVED), id="both"),
-    ],
+@cases(
+    "annotations expected",
+    ("nothing", {}, None),
+    ("for good", {FLAG: "true"}, (f'{FLAG}: "true"', False, REMOVED)),
+    ("not", {FLAG: "false"}, None),
+    ("a value that cannot be read", {FLAG: "True"}, (f'{FLAG} is "True", expected "true" or "false"', True, REMOVED)),
+    ("an empty value", {FLAG: ""}, (f'{FLAG} is "", expected "true" or "false"', True, REMOVED)),
+    (
+        "until a second from now",
+        {TIME: "2026-11-20T16:41:24+01:00"},
+        (f"{TIME}: 2026-11-20T16:41:24+01:00", False, LATER),
+    ),
+    ("until now", {TIME: AT}, None),
+    (
+        "until a time that cannot be read",
+        {TIME: "tomorrow"},
+        (f'{TIME} is "tomorrow", expected a time as in RFC 3339', True, "the time can be read"),
+    ),
+    (
+        "false does not end a time",
+        {FLAG: "false", TIME: "2026-11-20T15:41:24Z"},
+        (f"{TIME}: 2026-11-20T15:41:24Z", False, LATER),
+    ),
+    ("both", {FLAG: "true", TIME: AT}, (f'{FLAG}: "true"', False, REMOVED)),
 )
 def test_an_opt_out(annotations, expected):
     found = next(exclusions(annotations, NOW), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState
@@ -36,6 +35,7 @@ from tests.builders import (
     a_workload,
     an_idle_record,
 )
+from tests.cases import cases
 
 TEAM_A = Tenant(name="a", place=Place("fleet.yaml", 7), paths=("teams/a/",), namespaces=("a-*",), clusters=("east",))
 TEAM_B = replace(TEAM_A, name="b", namespaces=("b-*",), clusters=("*",))
@@ -75,14 +75,12 @@ def policies(*stopped: Tenant, **fields: Any) -> PolicySet:
     return a_policy_set(a_fleet("east", "west"), stopped=stopped, **fields)
 
 
-@pytest.mark.parametrize(
-    ("stopped", "east", "west"),
-    [
-        pytest.param((), SPACES, SPACES, id="nobody"),
-        pytest.param((TEAM_A,), ("b-1", "shop"), SPACES, id="on one cluster"),
-        pytest.param((TEAM_B,), ("a-1", "shop"), ("a-1", "shop"), id="on all clusters"),
-        pytest.param((TEAM_A, TEAM_B), ("shop",), ("a-1", "shop"), id="two"),
-    ],
+@cases(
+    "stopped east west",
+    ("nobody", (), SPACES, SPACES),
+    ("on one cluster", (TEAM_A,), ("b-1", "shop"), SPACES),
+    ("on all clusters", (TEAM_B,), ("a-1", "shop"), ("a-1", "shop")),
+    ("two", (TEAM_A, TEAM_B), ("shop",), ("a-1", "shop")),
 )
 def test_nothing_of_a_stopped_tenant_is_decided(stopped, east, west):
     _, seen = beside_stopped(policies(*stopped), STATE)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api import Plan, Pod, SnapshotError, UsageError, plan, validate
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
@@ -17,17 +18,15 @@ NIGHT = datetime(2026, 11, 20, 22, 0, tzinfo=UTC)
 EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (5, -5))
 
 
-@pytest.mark.parametrize(
+@cases(
     "now",
-    [
-        pytest.param(datetime.max.replace(tzinfo=UTC), id="the last moment"),
-        pytest.param(datetime.min.replace(tzinfo=UTC), id="the first"),
-        pytest.param(datetime.max.replace(tzinfo=WEST), id="after the last"),
-        pytest.param(datetime.min.replace(tzinfo=EAST), id="before the first"),
-        pytest.param(datetime(9999, 12, 30, tzinfo=UTC), id="nearly the last"),
-        pytest.param(datetime(1, 1, 2, tzinfo=UTC), id="nearly the first"),
-        pytest.param(datetime(1969, 12, 31, tzinfo=UTC), id="before the epoch"),
-    ],
+    ("the last moment", datetime.max.replace(tzinfo=UTC)),
+    ("the first", datetime.min.replace(tzinfo=UTC)),
+    ("after the last", datetime.max.replace(tzinfo=WEST)),
+    ("before the first", datetime.min.replace(tzinfo=EAST)),
+    ("nearly the last", datetime(9999, 12, 30, tzinfo=UTC)),
+    ("nearly the first", datetime(1, 1, 2, tzinfo=UTC)),
+    ("before the epoch", datetime(1969, 12, 31, tzinfo=UTC)),
 )
 def test_a_time_from_which_nothing_can_be_counted(now):
     with pytest.raises(UsageError, match=r"^now: .* is too far away, expected a year from 1970 to 9000$"):
@@ -50,7 +49,7 @@ def test_what_is_no_time(now):
         plan(POLICIES, snapshot=SNAPSHOT, now=now)
 
 
-@pytest.mark.parametrize("path", [pytest.param("a\0b", id="a NUL"), pytest.param("\ud800", id="no Unicode")])
+@cases("path", ("a NUL", "a\0b"), ("no Unicode", "\ud800"))
 def test_what_can_be_no_path(path):
     with pytest.raises(SnapshotError, match=r"^'.*': is no path, expected a folder with a folder for each cluster$"):
         plan(POLICIES, snapshot=path, now=NIGHT)

@@ -12,6 +12,7 @@ import pytest
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import RefusedError
 from reconciler.model import Write
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import an_object, fleet, idling, placed, template, weights
 
@@ -98,14 +99,12 @@ def test_explain_says_what_the_plan_does_with_what_a_limit_keeps_from_going_idle
     assert "Current 3, desired 5" in said.out
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        pytest.param({"image": "web:2"}, ("template", "spec", "containers"), id="template"),
-        pytest.param({"app": "other"}, ("selector", "matchLabels"), id="selector"),
-    ],
+@cases(
+    "change field",
+    ("template", {"image": "web:2"}, ("template", "spec", "containers")),
+    ("selector", {"app": "other"}, ("selector", "matchLabels")),
 )
-@pytest.mark.parametrize("when", [(NIGHT, MORNING), (MORNING, MORNING)], ids=["in the night", "in the run that wakes"])
+@cases("when", ("in the night", (NIGHT, MORNING)), ("in the run that wakes", (MORNING, MORNING)))
 def test_what_the_policy_states_now_is_written_before_the_wake(clusters, change, field, when):
     """Pods of the old template would be orphans a few minutes after they were started."""
     clusters.web(6)
@@ -129,7 +128,7 @@ def test_what_the_policy_states_now_is_written_before_the_wake(clusters, change,
     assert "No changes." in clusters.plan("2026-11-24T07:40:00Z").out
 
 
-@pytest.mark.parametrize("image", ["web:1", "web:2"], ids=["as it was", "after a change of its template"])
+@cases("image", ("as it was", "web:1"), ("after a change of its template", "web:2"))
 def test_a_saved_plan_wakes_what_is_placed_and_writes_its_status_after_that(clusters, image):
     clusters.web(6)
     clusters.run(EVENING)

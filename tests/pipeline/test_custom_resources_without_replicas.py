@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import yaml
 
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 
@@ -24,27 +24,23 @@ DEFINITION = {
 }
 
 
-@pytest.mark.parametrize(
-    ("given", "missing"),
-    [
-        pytest.param({}, "it has no spec, where its replicas would stand", id="no spec"),
-        pytest.param({"spec": {}}, "it has no spec.pool, where its replicas would stand", id="an empty spec"),
-        pytest.param({"spec": {"pool": None}}, "it has no spec.pool, where its replicas would stand", id="null"),
-        pytest.param(
-            {"spec": {"pool": [3]}}, "spec.pool is a list, expected a mapping with its replicas", id="another type"
-        ),
-        pytest.param(
-            {"spec": {"pool": {"size": 1 << 31}}},
-            "spec.pool.size is 2147483648, expected a number from 0 to 2147483647",
-            id="more than the API server takes",
-        ),
-        pytest.param(
-            {"spec": {"pool": {"size": -1}}},
-            "spec.pool.size is -1, expected a number from 0 to 2147483647",
-            id="less than the API server takes",
-        ),
-        pytest.param({"spec": {"pool": {}}}, "", id="the map, empty: one replica"),
-    ],
+@cases(
+    "given missing",
+    ("no spec", {}, "it has no spec, where its replicas would stand"),
+    ("an empty spec", {"spec": {}}, "it has no spec.pool, where its replicas would stand"),
+    ("null", {"spec": {"pool": None}}, "it has no spec.pool, where its replicas would stand"),
+    ("another type", {"spec": {"pool": [3]}}, "spec.pool is a list, expected a mapping with its replicas"),
+    (
+        "more than the API server takes",
+        {"spec": {"pool": {"size": 1 << 31}}},
+        "spec.pool.size is 2147483648, expected a number from 0 to 2147483647",
+    ),
+    (
+        "less than the API server takes",
+        {"spec": {"pool": {"size": -1}}},
+        "spec.pool.size is -1, expected a number from 0 to 2147483647",
+    ),
+    ("the map, empty: one replica", {"spec": {"pool": {}}}, ""),
 )
 def test_what_has_no_place_for_its_replicas_is_undecided(tmp_path, given, missing):
     folder = Folder(tmp_path)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reconciler.policy.file_owners import FileOwners
 from reconciler.policy.load import check_policies, read_fleet_for_wakes
 from reconciler.policy.types import Place, PolicySet, Tenant
+from tests.cases import cases
 from tests.pipeline.calls import Folder, inside
 from tests.pipeline.teams import FLEET, SLEEP, two_teams
 
@@ -178,16 +179,12 @@ def test_a_fleet_with_tenants_elsewhere_than_at_its_place_is_refused(tmp_path):
 SHORT = "{apiVersion: reconciler/v1alpha1, kind: IdlingPolicy, metadata: {name: x}, spec: {}}\n---\n"
 
 
-@pytest.mark.parametrize(
-    ("files", "text", "words"),
-    [
-        pytest.param(18, "# " + "x" * 2**20, "more than 16777216 bytes", id="large files"),
-        pytest.param(
-            1200, "# " + "x" * 2**14, "more than 16777216 bytes", id="files smaller than the Fleet and others"
-        ),
-        pytest.param(1, SHORT * 10_001, "more than 10000 documents of tenant a", id="many documents in a file"),
-        pytest.param(3, SHORT * 3400, "more than 10000 documents of tenant a", id="many documents in several files"),
-    ],
+@cases(
+    "files text words",
+    ("large files", 18, "# " + "x" * 2**20, "more than 16777216 bytes"),
+    ("files smaller than the Fleet and others", 1200, "# " + "x" * 2**14, "more than 16777216 bytes"),
+    ("many documents in a file", 1, SHORT * 10_001, "more than 10000 documents of tenant a"),
+    ("many documents in several files", 3, SHORT * 3400, "more than 10000 documents of tenant a"),
 )
 def test_a_team_that_writes_too_much_stops_itself_alone(tmp_path, files, text, words):
     """Every other file may be larger than each of theirs: what counts is what an owner has together."""

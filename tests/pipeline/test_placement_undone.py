@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import (
     UNLIMITED,
@@ -166,7 +167,7 @@ def test_what_is_idle_as_well_is_woken_by_the_first_restore_and_gets_its_count_b
     assert counts(folder) == ALL_SIX
 
 
-@pytest.mark.parametrize(("hold", "code"), [((), 0), (("--hold", "12h"), 6)], ids=["for now", "with --hold"])
+@cases("hold code", ("for now", (), 0), ("with --hold", ("--hold", "12h"), 6))
 def test_restore_says_that_a_policy_that_is_there_lowers_it_again(folder, hold, code):
     apply(folder)
     said = folder.restore(NOW, "--all", *hold)

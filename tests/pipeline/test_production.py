@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import an_object, documents, downscale, idling, placed, target_ref, template, workload
 from tests.pipeline.manifests import fleet as fleet_of
@@ -75,12 +76,10 @@ def test_a_policy_that_leaves_out_all_is_not_said_to_select_nothing(folder):
     assert "selects no workload" not in said.err
 
 
-@pytest.mark.parametrize(
-    ("word", "named"),
-    [
-        pytest.param("production: false", "days (policies/days.yaml:1), IdlingPolicy nights", id="as the one above"),
-        pytest.param("production: true", "nights", id="which that one alone leaves out"),
-    ],
+@cases(
+    "word named",
+    ("as the one above", "production: false", "days (policies/days.yaml:1), IdlingPolicy nights"),
+    ("which that one alone leaves out", "production: true", "nights"),
 )
 def test_so_it_is_where_another_overrides_it(folder, word, named):
     folder.write("policies/fleet.yaml", fleet(CLUSTERS))
@@ -96,12 +95,10 @@ def test_a_policy_of_lower_priority_does_not_take_what_is_left_out(folder):
     assert down(folder).isdisjoint(PRODUCTION)
 
 
-@pytest.mark.parametrize(
-    ("policy", "wakes"),
-    [
-        pytest.param(POLICY, "2026-11-21T07:00:00Z", id="as its schedule ends"),
-        pytest.param(nights(downtime='"00:00-24:00"'), "2026-11-21T07:00:00Z", id="as its record says"),
-    ],
+@cases(
+    "policy wakes",
+    ("as its schedule ends", POLICY, "2026-11-21T07:00:00Z"),
+    ("as its record says", nights(downtime='"00:00-24:00"'), "2026-11-21T07:00:00Z"),
 )
 def test_what_became_production_while_idle_wakes_at_its_usual_time_and_sleeps_no_more(folder, policy, wakes):
     folder.write("policies/fleet.yaml", fleet([]))
@@ -290,12 +287,10 @@ def test_init_names_the_namespaces_and_workloads_of_other_production(folder):
     assert folder.call("test", "policies").code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        pytest.param((), "--snapshot: is missing, expected a snapshot", id="no snapshot"),
-        pytest.param(("--snapshot", ".."), "expected a folder below the working directory", id="a snapshot elsewhere"),
-    ],
+@cases(
+    "arguments expected",
+    ("no snapshot", (), "--snapshot: is missing, expected a snapshot"),
+    ("a snapshot elsewhere", ("--snapshot", ".."), "expected a folder below the working directory"),
 )
 def test_init_refuses(folder, arguments, expected):
     said = folder.call("init", "policies", *arguments)

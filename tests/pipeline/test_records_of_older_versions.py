@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
 from tests.live import everything
 from tests.pipeline.calls import Folder
 
@@ -50,12 +51,10 @@ def test_what_sleeps_stays_asleep_for_the_same_night(folder: Folder) -> None:
     assert specs(folder) == before
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
-    [
-        pytest.param(("apply", "policies"), id="it is due"),
-        pytest.param(("restore", "--all"), id="all is restored"),
-    ],
+    ("it is due", ("apply", "policies")),
+    ("all is restored", ("restore", "--all")),
 )
 def test_everything_wakes_with_the_count_it_had(folder: Folder, words: tuple[str, ...]) -> None:
     said = folder.call(*words, "--snapshot", "snapshot", "--now", MONDAY, "--auto-approve", "--quiet")

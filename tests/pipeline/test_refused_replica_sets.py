@@ -17,6 +17,7 @@ from reconciler.errors import (
     RefusedError,
     UnreachableError,
 )
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, identity, placed, template, weights
 
@@ -64,12 +65,10 @@ def two(tmp_path) -> Folder:
     return folder
 
 
-@pytest.mark.parametrize(
+@cases(
     "error",
-    [
-        pytest.param(RefusedError, id="quota or admission"),
-        pytest.param(NotFoundError, id="its namespace is not there"),
-    ],
+    ("quota or admission", RefusedError),
+    ("its namespace is not there", NotFoundError),
 )
 def test_refused_three_times_then_elsewhere_and_back_once_it_works(two, monkeypatch, error):
     quota = refuse(monkeypatch, "west", "create", error)
@@ -100,13 +99,11 @@ def grows(two: Folder) -> None:
     two.write("policies/all.yaml", web(10))
 
 
-@pytest.mark.parametrize(
-    ("error", "reason", "words"),
-    [
-        pytest.param(RefusedError, "Refused", "scale was refused: ", id="refused"),
-        pytest.param(ForbiddenError, "Failed", "scale failed: ", id="a right is missing"),
-        pytest.param(MalformedAnswerError, "Failed", "scale failed: ", id="an answer that is none"),
-    ],
+@cases(
+    "error reason words",
+    ("refused", RefusedError, "Refused", "scale was refused: "),
+    ("a right is missing", ForbiddenError, "Failed", "scale failed: "),
+    ("an answer that is none", MalformedAnswerError, "Failed", "scale failed: "),
 )
 def test_what_fails_in_each_run_has_one_event_whose_count_is_raised(two, monkeypatch, error, reason, words):
     grows(two)

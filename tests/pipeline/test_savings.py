@@ -18,6 +18,7 @@ from reconciler.history.changes import Change, ended_periods
 from reconciler.history.config_maps import MOST_BYTES, Day, History, packed, unpacked
 from reconciler.pod_requests import Hours, PodRequests
 from tests.backends.folders import last_names_first
+from tests.cases import cases
 from tests.cli.situations import lost, without_metrics
 from tests.laws import share_of
 from tests.pipeline.calls import Folder
@@ -242,12 +243,10 @@ def test_who_wakes_changes_nothing_of_what_a_pod_requests(week: Folder) -> None:
         assert saved(week, morning + timedelta(days=day))["all"]["cpuHours"] == pytest.approx(expected * (day + 1))
 
 
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        pytest.param(("--by", "team"), "Invalid value for '--by': 'team' is not one of 'policy'", id="group"),
-        pytest.param(("--since", "36d"), '"36d" is out of range, expected something like', id="time"),
-    ],
+@cases(
+    "flags expected",
+    ("group", ("--by", "team"), "Invalid value for '--by': 'team' is not one of 'policy'"),
+    ("time", ("--since", "36d"), '"36d" is out of range, expected something like'),
 )
 def test_what_cannot_be_counted_is_refused(week: Folder, flags: tuple[str, ...], expected: str) -> None:
     said = week.call("savings", "--snapshot", "snapshot", *flags)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
 from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import an_object, documents, idling, placed, template, workload
 from tests.pipeline.manifests import fleet as fleet_of
@@ -127,13 +128,11 @@ def test_the_history_and_the_metrics_say_the_shard(tmp_path: Path) -> None:
         assert f'reconciler_last_success_timestamp_seconds{{shard="{index}"}}' in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        pytest.param(("--shard", "3/3"), '"3/3" is not a shard, expected INDEX/COUNT', id="none of so many"),
-        pytest.param(("--shard", "1/3", "--out", "p"), "a saved plan is of the whole Fleet", id="a plan to save"),
-        pytest.param(("--shard", "1/3", "--context", "x"), "expected no --context beside it", id="no Fleet"),
-    ],
+@cases(
+    "arguments words",
+    ("none of so many", ("--shard", "3/3"), '"3/3" is not a shard, expected INDEX/COUNT'),
+    ("a plan to save", ("--shard", "1/3", "--out", "p"), "a saved plan is of the whole Fleet"),
+    ("no Fleet", ("--shard", "1/3", "--context", "x"), "expected no --context beside it"),
 )
 def test_what_cannot_be_divided_is_refused(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     said = a_folder(tmp_path).plan(NIGHT, *arguments)

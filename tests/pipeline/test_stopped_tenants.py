@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.teams import FLEET, LATER, MORNING, NIGHT, SLEEP, two_teams
 
@@ -26,9 +27,11 @@ def folder(tmp_path) -> Folder:
     return two_teams(Folder(tmp_path))
 
 
-@pytest.mark.parametrize(
+@cases(
     "broken",
-    [pytest.param(BROKEN, id="a field"), pytest.param("a: [", id="no YAML"), pytest.param("1", id="no policy")],
+    ("a field", BROKEN),
+    ("no YAML", "a: ["),
+    ("no policy", "1"),
 )
 def test_nothing_of_a_is_idled_and_b_is_as_ever(folder, broken):
     folder.write("policies/teams/a/sleep.yaml", broken)

@@ -11,6 +11,7 @@ import pytest
 from reconciler.backends.protocols import NODES
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.errors import ForbiddenError
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.teams import FLEET, NIGHT, SLEEP, two_teams
 
@@ -109,12 +110,10 @@ def test_diff_and_forecast_of_a_tenant(folder):
     assert (said.code, "team-a-web" in said.out, "team-b" in said.out) == (0, True, False)
 
 
-@pytest.mark.parametrize(
-    ("namespaces", "code"),
-    [
-        pytest.param("[team-a-web]", 0, id="names need rights there only"),
-        pytest.param('["team-a-*"]', 1, id="patterns"),
-    ],
+@cases(
+    "namespaces code",
+    ("names need rights there only", "[team-a-web]", 0),
+    ("patterns", '["team-a-*"]', 1),
 )
 def test_rights_in_its_namespaces_are_enough(folder, monkeypatch, namespaces, code):
     """Whoever reads may list what is in team-a-web, and get that Namespace, and nothing else."""

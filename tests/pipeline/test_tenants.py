@@ -21,6 +21,7 @@ from reconciler.plan.build import make_plan
 from reconciler.policy.load import check_policies, read_policies
 from reconciler.world import open_world
 from tests.builders import a_run
+from tests.cases import cases
 from tests.pipeline.calls import Folder, inside
 from tests.pipeline.manifests import an_object, idling, policy
 from tests.pipeline.refused_policies import (
@@ -218,15 +219,13 @@ def moved(state: ObservedState, namespaces: Mapping[str, str]) -> ObservedState:
     return replace(state, clusters=clusters)
 
 
-@pytest.mark.parametrize(
-    ("later", "own"),
-    [
-        pytest.param("team-ab", False, id="begins like a's, without the dash"),
-        pytest.param("team-b-a-team-a-web", False, id="has a's inside"),
-        pytest.param("xteam-a-web", False, id="ends like a's"),
-        pytest.param("team-a", False, id="a's without the dash"),
-        pytest.param("team-a-new", True, id="one of a's"),
-    ],
+@cases(
+    "later own",
+    ("begins like a's, without the dash", "team-ab", False),
+    ("has a's inside", "team-b-a-team-a-web", False),
+    ("ends like a's", "xteam-a-web", False),
+    ("a's without the dash", "team-a", False),
+    ("one of a's", "team-a-new", True),
 )
 def test_a_namespace_created_later_is_a_s_by_its_name_alone(tmp_path, ever, later, own):
     """`*`, every label and every kind: what team a may write at most."""

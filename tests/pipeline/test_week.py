@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.decide.annotations import Key
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.week import PARIS, a_week, at, run, state
 
@@ -52,12 +53,10 @@ def test_a_week_around_each_edge(week):
             assert leftovers(week) == [], str(moment)
 
 
-@pytest.mark.parametrize(
-    ("friday", "still_dark", "awake"),
-    [
-        pytest.param("2026-10-23T20:00", "2026-10-26T05:59:00+00:00", "2026-10-26T06:00:00+00:00", id="autumn"),
-        pytest.param("2027-03-26T20:00", "2027-03-29T04:59:00+00:00", "2027-03-29T05:00:00+00:00", id="spring"),
-    ],
+@cases(
+    "friday still_dark awake",
+    ("autumn", "2026-10-23T20:00", "2026-10-26T05:59:00+00:00", "2026-10-26T06:00:00+00:00"),
+    ("spring", "2027-03-26T20:00", "2027-03-29T04:59:00+00:00", "2027-03-29T05:00:00+00:00"),
 )
 def test_a_weekend_with_a_daylight_saving_change_ends_at_seven_on_the_wall(week, friday, still_dark, awake):
     becomes(week, at(friday) - timedelta(minutes=1), "awake")

@@ -30,6 +30,7 @@ from tests.builders import (
     an_hpa,
     an_idling_policy,
 )
+from tests.cases import cases
 from tests.pipeline import manifests
 from tests.pipeline.calls import Folder
 from tests.plans import a_decision
@@ -43,16 +44,14 @@ def planned(policies=None, state=None, decisions=(), filters=None):
     return make_plan(found, seen, desired, a_run(), filters or NO_FILTERS)
 
 
-@pytest.mark.parametrize(
-    ("annotations", "owned", "is_named"),
-    [
-        pytest.param({"reconciler/awake-since": "2026-11-20T15:00:00Z"}, False, True, id="woken today"),
-        pytest.param({"reconciler/awake-since": "2026-11-18T15:41:24Z"}, False, True, id="woken within two days"),
-        pytest.param({"reconciler/awake-since": "2026-11-18T15:41:23Z"}, False, False, id="woken two days ago"),
-        pytest.param({"reconciler/awake-since": "today"}, False, False, id="who knows when"),
-        pytest.param({}, False, False, id="never"),
-        pytest.param({"reconciler/awake-since": "2026-11-20T15:00:00Z"}, True, False, id="a copy on what it owns"),
-    ],
+@cases(
+    "annotations owned is_named",
+    ("woken today", {"reconciler/awake-since": "2026-11-20T15:00:00Z"}, False, True),
+    ("woken within two days", {"reconciler/awake-since": "2026-11-18T15:41:24Z"}, False, True),
+    ("woken two days ago", {"reconciler/awake-since": "2026-11-18T15:41:23Z"}, False, False),
+    ("who knows when", {"reconciler/awake-since": "today"}, False, False),
+    ("never", {}, False, False),
+    ("a copy on what it owns", {"reconciler/awake-since": "2026-11-20T15:00:00Z"}, True, False),
 )
 def test_what_woke_in_the_last_two_days_is_named(annotations, owned, is_named):
     owner = OwnerReference("apps/v1", "Deployment", "web", "uid") if owned else None
@@ -60,7 +59,7 @@ def test_what_woke_in_the_last_two_days_is_named(annotations, owned, is_named):
     assert [(one.ref, one.replicas) for one in planned(state=state).awake] == [(a_ref(), 3)] * is_named
 
 
-@pytest.mark.parametrize("is_left", [True, False], ids=["of which all is left", "without what placement does"])
+@cases("is_left", ("of which all is left", True), ("without what placement does", False))
 def test_a_wake_needs_the_change_of_the_pod_template_of_its_object(is_left):
     wakes = [a_decision(name, key=name, verb=Verb.WAKE, phase=Phase.WAKE, before=0, after=3) for name in ("web", "api")]
     repair = a_decision(key="repair", verb=Verb.REPAIR, phase=Phase.REPAIR, before=3, after=3)
@@ -120,12 +119,10 @@ def test_how_many_changes_filters_leave_out():
     assert planned(state=state, decisions=decisions).dropped == 0
 
 
-@pytest.mark.parametrize(
-    ("verbs", "dropped"),
-    [
-        pytest.param((Verb.IDLE, Verb.RECORD, Verb.IDLE, Verb.REMEMBER), 2, id="beside changes"),
-        pytest.param((Verb.RECORD, Verb.REMEMBER), 2, id="alone, so that something is left to do"),
-    ],
+@cases(
+    "verbs dropped",
+    ("beside changes", (Verb.IDLE, Verb.RECORD, Verb.IDLE, Verb.REMEMBER), 2),
+    ("alone, so that something is left to do", (Verb.RECORD, Verb.REMEMBER), 2),
 )
 def test_metadata_updates_that_filters_leave_out_are_none_of_its_changes(verbs, dropped):
     """As in the sums of a plan."""
@@ -156,30 +153,26 @@ def test_limits_count_what_nothing_else_owns_or_scales():
     assert [one.ref.name for one in scalable_workloads(state)] == ["web", "api"]
 
 
-@pytest.mark.parametrize(
-    ("policies", "selected", "without"),
-    [
-        pytest.param({}, (), (), id="no policy, so nothing to wonder about"),
-        pytest.param({"idling": (an_idling_policy("nights"),)}, (), ("IdlingPolicy nights",), id="idling"),
-        pytest.param({"downscale": (a_downscale_policy("shrink"),)}, (), ("DownscalePolicy shrink",), id="downscale"),
-        pytest.param({"federated": (a_federated_replica_set("web"),)}, (), (), id="placement names its own"),
-        pytest.param(
-            {"idling": (an_idling_policy("nights"),)}, (False, False), ("IdlingPolicy nights",), id="all excluded"
-        ),
-        pytest.param({"idling": (an_idling_policy("nights"),)}, (False, True), (), id="one selected"),
-        pytest.param(
-            {"idling": (an_idling_policy("nights"), an_idling_policy("days"))},
-            (True,),
-            ("IdlingPolicy days",),
-            id="one of two policies selects something",
-        ),
-        pytest.param(
-            {"idling": (an_idling_policy("nights"),), "downscale": (a_downscale_policy("nights"),)},
-            (True,),
-            ("DownscalePolicy nights",),
-            id="two kinds of one name",
-        ),
-    ],
+@cases(
+    "policies selected without",
+    ("no policy, so nothing to wonder about", {}, (), ()),
+    ("idling", {"idling": (an_idling_policy("nights"),)}, (), ("IdlingPolicy nights",)),
+    ("downscale", {"downscale": (a_downscale_policy("shrink"),)}, (), ("DownscalePolicy shrink",)),
+    ("placement names its own", {"federated": (a_federated_replica_set("web"),)}, (), ()),
+    ("all excluded", {"idling": (an_idling_policy("nights"),)}, (False, False), ("IdlingPolicy nights",)),
+    ("one selected", {"idling": (an_idling_policy("nights"),)}, (False, True), ()),
+    (
+        "one of two policies selects something",
+        {"idling": (an_idling_policy("nights"), an_idling_policy("days"))},
+        (True,),
+        ("IdlingPolicy days",),
+    ),
+    (
+        "two kinds of one name",
+        {"idling": (an_idling_policy("nights"),), "downscale": (a_downscale_policy("nights"),)},
+        (True,),
+        ("DownscalePolicy nights",),
+    ),
 )
 def test_which_policies_select_nothing(policies, selected, without):
     said = tuple(
@@ -190,12 +183,10 @@ def test_which_policies_select_nothing(policies, selected, without):
     assert made.without_workloads == without
 
 
-@pytest.mark.parametrize(
-    ("selector", "manifest"),
-    [
-        pytest.param("workloads: {}", manifests.workload(), id="a workload"),
-        pytest.param("services: {}", manifests.service(), id="a Service without a workload"),
-    ],
+@cases(
+    "selector manifest",
+    ("a workload", "workloads: {}", manifests.workload()),
+    ("a Service without a workload", "services: {}", manifests.service()),
 )
 def test_a_policy_that_another_overrides_selects_something(tmp_path, selector, manifest):
     folder = Folder(tmp_path)
@@ -205,14 +196,12 @@ def test_a_policy_that_another_overrides_selects_something(tmp_path, selector, m
     assert "selected by" not in folder.plan("2026-11-20T22:00:00Z").out
 
 
-@pytest.mark.parametrize(
-    ("named", "cluster", "missing"),
-    [
-        pytest.param("Widget", {}, True, id="no cluster has it"),
-        pytest.param("widget.example.com", {"scale_kinds": (WIDGETS,)}, False, id="one has"),
-        pytest.param("Widget", {"unreadable": {"widgets.example.com": "403"}}, False, id="it cannot be read"),
-        pytest.param("ScaledObject", {}, False, id="a kind that is known"),
-    ],
+@cases(
+    "named cluster missing",
+    ("no cluster has it", "Widget", {}, True),
+    ("one has", "widget.example.com", {"scale_kinds": (WIDGETS,)}, False),
+    ("it cannot be read", "Widget", {"unreadable": {"widgets.example.com": "403"}}, False),
+    ("a kind that is known", "ScaledObject", {}, False),
 )
 def test_a_kind_that_no_cluster_can_scale_is_a_notice(named, cluster, missing):
     policy = an_idling_policy("nights", selector=Selector(workloads=WorkloadSelector(kinds=(named,))))
@@ -233,21 +222,19 @@ OLD_ENOUGH = datetime(2026, 11, 20, 16, 0, tzinfo=UTC)
 LATER = OLD_ENOUGH + timedelta(minutes=30)
 
 
-@pytest.mark.parametrize(
-    ("ends", "expected"),
-    [
-        pytest.param([("minAge", OLD_ENOUGH)], [KeptUp("minAge", 1, OLD_ENOUGH)], id="one, for a time"),
-        pytest.param([("a rollout", None)], [KeptUp("a rollout", 1, None)], id="one, and nobody knows how long"),
-        pytest.param([None], [], id="one by something else"),
-        pytest.param(
-            [("minAge", LATER), ("minAwake", None), ("minAge", OLD_ENOUGH), ("minAwake", LATER), ("minAge", None)],
-            [
-                *(KeptUp("minAge", 2, LATER), KeptUp("minAge", 1, None)),
-                *(KeptUp("minAwake", 1, LATER), KeptUp("minAwake", 1, None)),
-            ],
-            id="several, until the last one ends",
-        ),
-    ],
+@cases(
+    "ends expected",
+    ("one, for a time", [("minAge", OLD_ENOUGH)], [KeptUp("minAge", 1, OLD_ENOUGH)]),
+    ("one, and nobody knows how long", [("a rollout", None)], [KeptUp("a rollout", 1, None)]),
+    ("one by something else", [None], []),
+    (
+        "several, until the last one ends",
+        [("minAge", LATER), ("minAwake", None), ("minAge", OLD_ENOUGH), ("minAwake", LATER), ("minAge", None)],
+        [
+            *(KeptUp("minAge", 2, LATER), KeptUp("minAge", 1, None)),
+            *(KeptUp("minAwake", 1, LATER), KeptUp("minAwake", 1, None)),
+        ],
+    ),
 )
 def test_what_only_time_or_a_rollout_keeps_from_being_idled_is_counted(ends, expected):
     assert kept_up(*ends) == expected

@@ -26,6 +26,7 @@ from reconciler.model import (
 from reconciler.plan.digests import digest_with_activators, run_id, state_digest
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import NOW, a_cluster, a_namespace, a_pod, a_ref, a_run, a_service, a_state, a_workload
+from tests.cases import cases
 
 REF = ObjectRef("east", "shop", "x", "x")
 SAID = QueryAnswer((Sample({"service": "web"}, 0.0),))
@@ -103,14 +104,12 @@ class Count(int):
     """A number that is no plain one."""
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        pytest.param({"labels": {"a": "1", "b": "2"}}, {"labels": {"b": "2", "a": "1"}}, True, id="order of labels"),
-        pytest.param({"labels": named(a="1", b="2")}, {"labels": named(b="2", a="1")}, True, id="of another mapping"),
-        pytest.param({"labels": named(a="1")}, {"labels": named(a="2")}, False, id="another value there"),
-        pytest.param({"replicas": 3}, {"replicas": Count(3)}, True, id="a number of a kind of its own"),
-    ],
+@cases(
+    "one other same",
+    ("order of labels", {"labels": {"a": "1", "b": "2"}}, {"labels": {"b": "2", "a": "1"}}, True),
+    ("of another mapping", {"labels": named(a="1", b="2")}, {"labels": named(b="2", a="1")}, True),
+    ("another value there", {"labels": named(a="1")}, {"labels": named(a="2")}, False),
+    ("a number of a kind of its own", {"replicas": 3}, {"replicas": Count(3)}, True),
 )
 def test_what_says_the_same_is_the_same(one, other, same):
     digests = [state_digest(with_fields(workloads=(a_workload(**fields),))) for fields in (one, other)]

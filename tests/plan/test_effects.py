@@ -11,6 +11,7 @@ from reconciler.model import ObjectRef
 from reconciler.plan.effects import Effect, effect_of, is_acted_on
 from reconciler.plan.model import Action
 from tests.builders import a_ref
+from tests.cases import cases
 from tests.plans import a_decision
 
 LABEL = FieldChange(("metadata", "labels", "app"), None, "x")
@@ -57,17 +58,15 @@ def test_an_action_tells_what_it_writes():
     assert action.after == {"/metadata/annotations/reconciler~1owner": "x", "/spec/replicas": 0}
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        pytest.param(SUSPEND, True, id="the spec"),
-        pytest.param(FieldChange(("spec", "suspend"), True, True), False, id="the spec, only tested"),
-        pytest.param(OURS, False, id="an annotation of ours"),
-        pytest.param(THEIRS, True, id="an annotation of others"),
-        pytest.param(FieldChange(THEIRS.path, "x", "x"), False, id="an annotation of others, only tested"),
-        pytest.param(LABEL, False, id="a label"),
-        pytest.param(FieldChange(("data", "x"), None, "x"), False, id="data"),
-    ],
+@cases(
+    "change expected",
+    ("the spec", SUSPEND, True),
+    ("the spec, only tested", FieldChange(("spec", "suspend"), True, True), False),
+    ("an annotation of ours", OURS, False),
+    ("an annotation of others", THEIRS, True),
+    ("an annotation of others, only tested", FieldChange(THEIRS.path, "x", "x"), False),
+    ("a label", LABEL, False),
+    ("data", FieldChange(("data", "x"), None, "x"), False),
 )
 def test_what_somebody_else_acts_on(change, expected):
     assert is_acted_on(change) is expected

@@ -9,6 +9,7 @@ from reconciler.errors import UsageError
 from reconciler.labels import LabelSelector
 from reconciler.plan.filters import Filters, check_namespaces, kept_groups
 from tests.builders import a_cluster, a_namespace, a_ref, a_state
+from tests.cases import cases
 from tests.plans import a_decision
 
 WEB, API = a_ref("web"), a_ref("api", cluster="west", namespace="dev")
@@ -20,18 +21,16 @@ def kept(filters, *decisions):
     return sorted(kept_groups(decisions or (WEB_IDLES, API_IDLES), filters, LABELS))
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        pytest.param(Filters(), ["api", "web"], id="none"),
-        pytest.param(Filters(policies=("night*",)), ["api"], id="policy"),
-        pytest.param(Filters(policies=("x", "idle-dev")), ["web"], id="one of two policies"),
-        pytest.param(Filters(clusters=("w?st",)), ["api"], id="cluster"),
-        pytest.param(Filters(namespaces=("shop",)), ["web"], id="namespace"),
-        pytest.param(Filters(labels=FRONT), ["web"], id="labels"),
-        pytest.param(Filters(policies=("nights",), clusters=("east",)), [], id="all of them must match"),
-        pytest.param(Filters(clusters=("west",), namespaces=("dev",)), ["api"], id="all of them match"),
-    ],
+@cases(
+    "filters expected",
+    ("none", Filters(), ["api", "web"]),
+    ("policy", Filters(policies=("night*",)), ["api"]),
+    ("one of two policies", Filters(policies=("x", "idle-dev")), ["web"]),
+    ("cluster", Filters(clusters=("w?st",)), ["api"]),
+    ("namespace", Filters(namespaces=("shop",)), ["web"]),
+    ("labels", Filters(labels=FRONT), ["web"]),
+    ("all of them must match", Filters(policies=("nights",), clusters=("east",)), []),
+    ("all of them match", Filters(clusters=("west",), namespaces=("dev",)), ["api"]),
 )
 def test_what_filters_keep(filters, expected):
     assert kept(filters) == expected
@@ -84,24 +83,20 @@ def test_what_is_only_to_be_made_has_the_labels_of_its_manifest():
     assert kept(Filters(labels=FRONT), made) == ["new"]
 
 
-@pytest.mark.parametrize(
-    ("namespaces", "unreadable", "refused"),
-    [
-        pytest.param(("shop",), {}, None, id="one that is there"),
-        pytest.param(("sh*",), {}, None, id="a glob"),
-        pytest.param((), {}, None, id="none asked for"),
-        pytest.param(
-            ("shop", "shp"),
-            {},
-            '--namespace: "shp" matches none of 2 known, did you mean "shop"?',
-            id="nearly one that is there",
-        ),
-        pytest.param(("zzz",), {}, '--namespace: "zzz" matches none of 2 known', id="nothing like it"),
-        pytest.param(("zzz",), {"namespaces": "forbidden"}, None, id="they cannot be read: any may be there"),
-        pytest.param(
-            ("zzz",), {"pods": "forbidden"}, '--namespace: "zzz" matches none of 2 known', id="others cannot be read"
-        ),
-    ],
+@cases(
+    "namespaces unreadable refused",
+    ("one that is there", ("shop",), {}, None),
+    ("a glob", ("sh*",), {}, None),
+    ("none asked for", (), {}, None),
+    (
+        "nearly one that is there",
+        ("shop", "shp"),
+        {},
+        '--namespace: "shp" matches none of 2 known, did you mean "shop"?',
+    ),
+    ("nothing like it", ("zzz",), {}, '--namespace: "zzz" matches none of 2 known'),
+    ("they cannot be read: any may be there", ("zzz",), {"namespaces": "forbidden"}, None),
+    ("others cannot be read", ("zzz",), {"pods": "forbidden"}, '--namespace: "zzz" matches none of 2 known'),
 )
 def test_a_namespace_that_is_not_there_is_refused(namespaces, unreadable, refused):
     spaces = (a_namespace("shop"), a_namespace("dev"))

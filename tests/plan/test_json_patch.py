@@ -13,32 +13,31 @@ from reconciler.model import PatchOperation
 from reconciler.plan.json_patch import patch_of, write_of
 from reconciler.plan.model import Action
 from tests.builders import a_ref, a_run
+from tests.cases import cases
 from tests.plans import a_decision
 
 ANNOTATION = ("metadata", "annotations", "reconciler/owner")
 POINTER = "/metadata/annotations/reconciler~1owner"
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        pytest.param(
-            FieldChange(("spec", "replicas"), 3, 0),
-            [("test", "/spec/replicas", 3), ("replace", "/spec/replicas", 0)],
-            id="a number is tested and replaced",
-        ),
-        pytest.param(
-            FieldChange(("spec", "replicas"), None, 0),
-            [("test", "/spec/replicas", None), ("add", "/spec/replicas", 0)],
-            id="an absent field is tested to be absent",
-        ),
-        pytest.param(
-            FieldChange(ANNOTATION, "me", None),
-            [("test", POINTER, "me"), ("remove", POINTER, None)],
-            id="an annotation is taken off only where it says what it said",
-        ),
-        pytest.param(FieldChange(ANNOTATION, "me", "me"), [("test", POINTER, "me")], id="equal values only test"),
-    ],
+@cases(
+    "change expected",
+    (
+        "a number is tested and replaced",
+        FieldChange(("spec", "replicas"), 3, 0),
+        [("test", "/spec/replicas", 3), ("replace", "/spec/replicas", 0)],
+    ),
+    (
+        "an absent field is tested to be absent",
+        FieldChange(("spec", "replicas"), None, 0),
+        [("test", "/spec/replicas", None), ("add", "/spec/replicas", 0)],
+    ),
+    (
+        "an annotation is taken off only where it says what it said",
+        FieldChange(ANNOTATION, "me", None),
+        [("test", POINTER, "me"), ("remove", POINTER, None)],
+    ),
+    ("equal values only test", FieldChange(ANNOTATION, "me", "me"), [("test", POINTER, "me")]),
 )
 def test_patch_of_one_change(change, expected):
     assert list(patch_of([change])) == [PatchOperation(*operation) for operation in expected]
@@ -61,16 +60,14 @@ def test_a_missing_map_that_gets_nothing_is_only_tested():
     ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "verb"),
-    [
-        pytest.param({"verb": Verb.CREATE, "uid": None, "manifest": {}}, "create", id="what is created"),
-        pytest.param({"verb": Verb.REMEMBER, "uid": None, "manifest": {}}, "create", id="a record that is not there"),
-        pytest.param({"verb": Verb.REMEMBER, "uid": "x", "manifest": {}}, "patch", id="a record that is there"),
-        pytest.param({"verb": Verb.REMEMBER, "uid": "x", "manifest": None}, "patch", id="a record without manifest"),
-        pytest.param({"verb": Verb.IDLE, "uid": None, "manifest": None}, "patch", id="what nobody knows the uid of"),
-        pytest.param({"verb": Verb.DELETE, "uid": "x", "manifest": None}, "delete", id="what is deleted"),
-    ],
+@cases(
+    "fields verb",
+    ("what is created", {"verb": Verb.CREATE, "uid": None, "manifest": {}}, "create"),
+    ("a record that is not there", {"verb": Verb.REMEMBER, "uid": None, "manifest": {}}, "create"),
+    ("a record that is there", {"verb": Verb.REMEMBER, "uid": "x", "manifest": {}}, "patch"),
+    ("a record without manifest", {"verb": Verb.REMEMBER, "uid": "x", "manifest": None}, "patch"),
+    ("what nobody knows the uid of", {"verb": Verb.IDLE, "uid": None, "manifest": None}, "patch"),
+    ("what is deleted", {"verb": Verb.DELETE, "uid": "x", "manifest": None}, "delete"),
 )
 def test_which_request_it_is(fields, verb):
     assert write_of(a_decision(**fields)).verb == verb

@@ -13,6 +13,7 @@ from reconciler.decide.downscale.deletion_order import PodRule, RankingRules, ag
 from reconciler.errors import PolicyError
 from reconciler.model import Pod
 from tests.builders import NOW_NS, a_pod
+from tests.cases import cases
 from tests.decide.downscale import sorts
 from tests.decide.downscale.comparison import compared
 from tests.laws import tries
@@ -87,26 +88,24 @@ def test_rules(first: Pod, second: Pod, rule: PodRule) -> None:
     assert (ranking.victims, ranking.rules, ranking.certain) == ((first,), (rule,), True)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param(a_pod("a"), a_pod("b"), id="all is equal, the uid does not count"),
-        pytest.param(
-            a_pod("a", ready=False, ready_since_ns=1, created_ns=None),
-            a_pod("b", ready=False, ready_since_ns=None, created_ns=None),
-            id="the time Ready of pods that are not",
-        ),
-        pytest.param(
-            a_pod("a", uid="u", ready_since_ns=ago(8 * DAY)),
-            a_pod("b", uid="u", ready_since_ns=ago(7 * DAY), restarts=3),
-            id="equal uids of one scale",
-        ),
-        pytest.param(
-            a_pod("a", uid="", created_ns=ago(9 * DAY)),
-            a_pod("b", uid="", created_ns=ago(10 * DAY)),
-            id="equal uids, created at one scale",
-        ),
-    ],
+@cases(
+    "first second",
+    ("all is equal, the uid does not count", a_pod("a"), a_pod("b")),
+    (
+        "the time Ready of pods that are not",
+        a_pod("a", ready=False, ready_since_ns=1, created_ns=None),
+        a_pod("b", ready=False, ready_since_ns=None, created_ns=None),
+    ),
+    (
+        "equal uids of one scale",
+        a_pod("a", uid="u", ready_since_ns=ago(8 * DAY)),
+        a_pod("b", uid="u", ready_since_ns=ago(7 * DAY), restarts=3),
+    ),
+    (
+        "equal uids, created at one scale",
+        a_pod("a", uid="", created_ns=ago(9 * DAY)),
+        a_pod("b", uid="", created_ns=ago(10 * DAY)),
+    ),
 )
 def test_ties(first: Pod, second: Pod) -> None:
     assert compared(first, second, now_ns=NOW_NS)[0] == compared(second, first, now_ns=NOW_NS)[0] == 0
@@ -114,17 +113,15 @@ def test_ties(first: Pod, second: Pod) -> None:
     assert (ranking.certain, ranking.rules) == (False, (PodRule.CACHE,))
 
 
-@pytest.mark.parametrize(
-    ("base", "told"),
-    [
-        pytest.param(1, "1", id="one"),
-        pytest.param(0.5, "0.5", id="below one"),
-        pytest.param(math.inf, "inf", id="infinite"),
-        pytest.param(math.nan, "nan", id="not a number"),
-        pytest.param("2", "'2'", id="a text"),
-        pytest.param(True, "True", id="a truth value"),
-        pytest.param(-(10**5000), "a value of type int", id="too many digits to be told"),
-    ],
+@cases(
+    "base told",
+    ("one", 1, "1"),
+    ("below one", 0.5, "0.5"),
+    ("infinite", math.inf, "inf"),
+    ("not a number", math.nan, "nan"),
+    ("a text", "2", "'2'"),
+    ("a truth value", True, "True"),
+    ("too many digits to be told", -(10**5000), "a value of type int"),
 )
 def test_a_base_that_is_none(base: float, told: str) -> None:
     with pytest.raises(PolicyError, match=f"^base: {told}, expected a finite number above 1$"):

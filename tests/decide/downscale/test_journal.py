@@ -24,6 +24,7 @@ from reconciler.decide.downscale.journal import (
 from reconciler.errors import AnnotationError
 from reconciler.model import DELETION_COST, JOURNAL, ConfigMap, ObjectRef, ObservedCluster, Pod, Run
 from tests.builders import NOW, a_cluster, a_fleet, a_pod, a_ref, a_run, a_state, a_workload
+from tests.cases import cases
 from tests.decide.idling.idling_policies import of_state
 
 UID = "uid-east-shop-Deployment-web"
@@ -83,14 +84,12 @@ def closes(desired: DesiredState) -> list[Decision]:
     return [decision for decision in desired.decisions if decision.ref.kind == "ConfigMap"]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "why"),
-    [
-        pytest.param(observed(5), "a scale-down to 3 was interrupted", id="still where it was"),
-        pytest.param(observed(3), "the scale-down to 3 is complete", id="where it should be"),
-        pytest.param(observed(4), "another writer scaled to 4", id="neither"),
-        pytest.param(observed(None), "the workload is gone", id="no such workload"),
-    ],
+@cases(
+    "cluster why",
+    ("still where it was", observed(5), "a scale-down to 3 was interrupted"),
+    ("where it should be", observed(3), "the scale-down to 3 is complete"),
+    ("neither", observed(4), "another writer scaled to 4"),
+    ("no such workload", observed(None), "the workload is gone"),
 )
 def test_the_marks_go_and_the_entry_is_closed(cluster: ObservedCluster, why: str) -> None:
     desired = recovered(cluster)
@@ -192,17 +191,15 @@ def test_what_is_no_entry_is_said_so(text: str) -> None:
 # Marks
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "readable"),
-    [
-        pytest.param("uid", 5, False, id="a uid that is no text"),
-        pytest.param("from", "5", False, id="a number in a text"),
-        pytest.param("from", True, False, id="a truth value"),
-        pytest.param("to", -1, False, id="below zero"),
-        pytest.param("to", 0, True, id="to zero"),
-        pytest.param("at", "soon", False, id="no time"),
-        pytest.param("at", 5, False, id="a time that is no text"),
-    ],
+@cases(
+    "key value readable",
+    ("a uid that is no text", "uid", 5, False),
+    ("a number in a text", "from", "5", False),
+    ("a truth value", "from", True, False),
+    ("below zero", "to", -1, False),
+    ("to zero", "to", 0, True),
+    ("no time", "at", "soon", False),
+    ("a time that is no text", "at", 5, False),
 )
 def test_each_field_of_an_entry_is_checked(key: str, value: object, readable: bool) -> None:
     text = json.dumps(json.loads(entry_text(ENTRY)) | {key: value})

@@ -30,6 +30,7 @@ from tests.builders import (
     said,
     the_settings,
 )
+from tests.cases import cases
 from tests.decide.downscale.world import a_downscale_policy
 
 DAY = 86_400 * 10**9
@@ -105,31 +106,29 @@ def test_a_tie_is_not_certain() -> None:
     assert (found.pods, found.certain, found.count) == (("a",), False, 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        pytest.param({"to": 0}, a_forecast((), True, "Logarithmic", count=4, note="all pods go"), id="to zero"),
-        pytest.param(
-            {"kind": "StatefulSet"},
-            a_forecast((), True, "ordinals", count=2, note="the highest ordinals go first"),
-            id="a StatefulSet",
-        ),
-        pytest.param(
-            {"kind": "Other"},
-            a_forecast((), False, "", count=2, note="the controller of Other chooses"),
-            id="another controller",
-        ),
-        pytest.param(
-            {"pods": (), "unreadable": {"pods of shop/Deployment/web": "forbidden"}},
-            a_forecast((), False, "", count=2, note="its pods could not be read: forbidden"),
-            id="unreadable",
-        ),
-        pytest.param(
-            {"pods": (pod("a"), pod("b", owner="other"))},
-            a_forecast((), False, "", count=2, note="several of its ReplicaSets have pods; the controller chooses"),
-            id="two ReplicaSets",
-        ),
-    ],
+@cases(
+    "options expected",
+    ("to zero", {"to": 0}, a_forecast((), True, "Logarithmic", count=4, note="all pods go")),
+    (
+        "a StatefulSet",
+        {"kind": "StatefulSet"},
+        a_forecast((), True, "ordinals", count=2, note="the highest ordinals go first"),
+    ),
+    (
+        "another controller",
+        {"kind": "Other"},
+        a_forecast((), False, "", count=2, note="the controller of Other chooses"),
+    ),
+    (
+        "unreadable",
+        {"pods": (), "unreadable": {"pods of shop/Deployment/web": "forbidden"}},
+        a_forecast((), False, "", count=2, note="its pods could not be read: forbidden"),
+    ),
+    (
+        "two ReplicaSets",
+        {"pods": (pod("a"), pod("b", owner="other"))},
+        a_forecast((), False, "", count=2, note="several of its ReplicaSets have pods; the controller chooses"),
+    ),
 )
 def test_without_names(options: dict[str, Any], expected: VictimForecast) -> None:
     assert victims_of(**options) == expected
@@ -230,31 +229,29 @@ def test_a_picker_is_asked_at_apply() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("answer", "pods", "rules", "note"),
-    [
-        pytest.param(
-            PickerAnswer(("a",), ("b", "c")),
-            ("x", "a", "c"),
-            ("not Ready", "chosen by the picker", "tied by the picker"),
-            "a tie at the cut was broken by the controller's order",
-            id="it chooses",
-        ),
-        pytest.param(
-            PickerAnswer(),
-            ("x", "d", "c"),
-            ("not Ready", "shorter time Ready", "shorter time Ready"),
-            "the picker has no preference; the controller chooses",
-            id="it has no opinion",
-        ),
-        pytest.param(
-            PickerAnswer(("a",)),
-            ("x", "a", "d"),
-            ("not Ready", "chosen by the picker", "the controller's order"),
-            "the picker named 1 of 2, the controller's order filled up",
-            id="it names too few",
-        ),
-    ],
+@cases(
+    "answer pods rules note",
+    (
+        "it chooses",
+        PickerAnswer(("a",), ("b", "c")),
+        ("x", "a", "c"),
+        ("not Ready", "chosen by the picker", "tied by the picker"),
+        "a tie at the cut was broken by the controller's order",
+    ),
+    (
+        "it has no opinion",
+        PickerAnswer(),
+        ("x", "d", "c"),
+        ("not Ready", "shorter time Ready", "shorter time Ready"),
+        "the picker has no preference; the controller chooses",
+    ),
+    (
+        "it names too few",
+        PickerAnswer(("a",)),
+        ("x", "a", "d"),
+        ("not Ready", "chosen by the picker", "the controller's order"),
+        "the picker named 1 of 2, the controller's order filled up",
+    ),
 )
 def test_a_picker_that_is_asked_for_the_plan(
     answer: PickerAnswer, pods: tuple[str, ...], rules: tuple[str, ...], note: str
@@ -349,14 +346,12 @@ def looked_at(*pods: Pod) -> set[int]:
     return times - {0}
 
 
-@pytest.mark.parametrize(
-    ("after", "expected"),
-    [
-        pytest.param(-10 * SECOND, True, id="as far as another clock may be behind"),
-        pytest.param(-10 * SECOND + 1, True, id="a moment later"),
-        pytest.param(3600 * SECOND, True, id="as old as a plan may be"),
-        pytest.param(3600 * SECOND + 1, False, id="a moment older"),
-    ],
+@cases(
+    "after expected",
+    ("as far as another clock may be behind", -10 * SECOND, True),
+    ("a moment later", -10 * SECOND + 1, True),
+    ("as old as a plan may be", 3600 * SECOND, True),
+    ("a moment older", 3600 * SECOND + 1, False),
 )
 def test_a_forecast_looks_whenever_an_age_passes_a_power(after: int, expected: bool) -> None:
     pod = a_pod(ready_since_ns=NOW_NS + after - POWER, created_ns=None)

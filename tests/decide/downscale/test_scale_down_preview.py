@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from msgspec import structs
 
 from reconciler.decide.decide import decide
@@ -12,6 +11,7 @@ from reconciler.decide.downscale.scale_down_preview import pod_ranking_of, pods_
 from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_pod, a_policy_set, a_run, a_state, a_workload
+from tests.cases import cases
 from tests.decide.downscale.world import PICKER, a_downscale_policy
 from tests.decide.idling.idling_policies import NIGHT, NOON, a_policy, workloads_selector
 
@@ -32,14 +32,12 @@ PODS = (a_pod_on("young", "x", 1), a_pod_on("old", "y", 99))
 UNREADY = a_pod("x", ready=False)
 
 
-@pytest.mark.parametrize(
-    ("pods", "to", "target", "ranked"),
-    [
-        pytest.param(PODS, 0, 0, [("young", "all pods go"), ("old", "all pods go")], id="to zero, in order"),
-        pytest.param(PODS[:1], None, 0, [("young", "all pods go")], id="the only one"),
-        pytest.param((), None, 0, [], id="no pods"),
-        pytest.param((replace(PODS[0], terminating=True),), None, 0, [], id="none that is active"),
-    ],
+@cases(
+    "pods to target ranked",
+    ("to zero, in order", PODS, 0, 0, [("young", "all pods go"), ("old", "all pods go")]),
+    ("the only one", PODS[:1], None, 0, [("young", "all pods go")]),
+    ("no pods", (), None, 0, []),
+    ("none that is active", (replace(PODS[0], terminating=True),), None, 0, []),
 )
 def test_when_all_go_each_is_told(pods, to, target, ranked):
     web = a_replica_set("web", None)
@@ -76,12 +74,10 @@ def test_rank_promises_nothing_that_apply_refuses():
     assert "foreign deletion costs on a (7), expected none" in ranking.forecast.note
 
 
-@pytest.mark.parametrize(
-    ("picker", "young", "first", "note"),
-    [
-        pytest.param(PICKER, "r1", (True, "not Ready"), "", id="a picker that is not asked"),
-        pytest.param(None, "r2", (None, ""), "several of its ReplicaSets have pods", id="pods of two ReplicaSets"),
-    ],
+@cases(
+    "picker young first note",
+    ("a picker that is not asked", PICKER, "r1", (True, "not Ready"), ""),
+    ("pods of two ReplicaSets", None, "r2", (None, ""), "several of its ReplicaSets have pods"),
 )
 def test_what_is_not_known_is_neither_deleted_nor_kept(picker, young, first, note):
     owned = (replace(PODS[0], owner_uid=young), *(replace(pod, owner_uid="r1") for pod in (PODS[1], UNREADY)))
@@ -94,18 +90,16 @@ def test_what_is_not_known_is_neither_deleted_nor_kept(picker, young, first, not
     assert (ranking.forecast.count, note in ranking.forecast.note) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("first", "there", "to", "going", "staying"),
-    [
-        pytest.param(0, range(8, 11), 9, "10 9", "8", id="by number, not by text"),
-        pytest.param(0, (0, 1, 3, 4), 3, "4 3", "1 0", id="one that is missing is made, so that two go"),
-        pytest.param(0, (0, 1, 3, 4), 4, "4", "3 1 0", id="one goes, although as many as wanted are there"),
-        pytest.param(0, (0, 1), 2, "", "1 0", id="the highest is missing"),
-        pytest.param(5, (5, 6, 7), 2, "7", "6 5", id="it starts elsewhere"),
-        pytest.param(5, (4, 5, 6), 2, "4", "6 5", id="below its start"),
-        pytest.param(0, ("x", 0, 1), 1, "1", "0 x", id="no ordinal, which its controller ignores"),
-        pytest.param(0, (0, 2), 0, "2 0", "", id="to zero"),
-    ],
+@cases(
+    "first there to going staying",
+    ("by number, not by text", 0, range(8, 11), 9, "10 9", "8"),
+    ("one that is missing is made, so that two go", 0, (0, 1, 3, 4), 3, "4 3", "1 0"),
+    ("one goes, although as many as wanted are there", 0, (0, 1, 3, 4), 4, "4", "3 1 0"),
+    ("the highest is missing", 0, (0, 1), 2, "", "1 0"),
+    ("it starts elsewhere", 5, (5, 6, 7), 2, "7", "6 5"),
+    ("below its start", 5, (4, 5, 6), 2, "4", "6 5"),
+    ("no ordinal, which its controller ignores", 0, ("x", 0, 1), 1, "1", "0 x"),
+    ("to zero", 0, (0, 2), 0, "2 0", ""),
 )
 def test_the_pods_of_a_stateful_set_go_by_their_ordinals(first, there, to, going, staying):
     web = a_workload("web", kind="StatefulSet", replicas=5, first_ordinal=first)
@@ -127,7 +121,7 @@ def test_another_controller_of_stateful_sets_may_leave_ordinals_out():
     assert (ranking.forecast.count, ranking.forecast.certain) == (1, False)
 
 
-@pytest.mark.parametrize(("now", "stays"), [(NOON, []), (NIGHT, [("idling", 1)])], ids=["by its target", "by idling"])
+@cases("now stays", ("by its target", NOON, []), ("by idling", NIGHT, [("idling", 1)]))
 def test_of_what_apply_refuses_only_a_downscale_is_undecided(now, stays):
     """An IdlingPolicy of the same name decides about it too; what it decides stays, with a note."""
     web = a_workload("web", replicas=2)

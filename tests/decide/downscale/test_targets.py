@@ -31,6 +31,7 @@ from tests.builders import (
     an_hpa,
     change_if_of,
 )
+from tests.cases import cases
 from tests.decide.downscale.world import a_downscale_policy
 from tests.decide.idling.idling_policies import of_state
 
@@ -71,18 +72,16 @@ def told(desired: DesiredState) -> str:
     return considered.why
 
 
-@pytest.mark.parametrize(
-    ("target", "current", "expected"),
-    [
-        pytest.param(a_target(4), 6, 4, id="down"),
-        pytest.param(a_target(8), 6, None, id="up, but only down"),
-        pytest.param(a_target(8, direction="Both"), 6, 8, id="up"),
-        pytest.param(a_target(6, direction="Both"), 6, None, id="there already"),
-        pytest.param(a_target(1, minimum=2), 6, 2, id="not below min"),
-        pytest.param(a_target(9, maximum=4), 6, 4, id="not above max, also on the way down"),
-        pytest.param(a_target(9, maximum=8, direction="Both"), 6, 8, id="not above max"),
-        pytest.param(a_target(0), 6, 0, id="to zero"),
-    ],
+@cases(
+    "target current expected",
+    ("down", a_target(4), 6, 4),
+    ("up, but only down", a_target(8), 6, None),
+    ("up", a_target(8, direction="Both"), 6, 8),
+    ("there already", a_target(6, direction="Both"), 6, None),
+    ("not below min", a_target(1, minimum=2), 6, 2),
+    ("not above max, also on the way down", a_target(9, maximum=4), 6, 4),
+    ("not above max", a_target(9, maximum=8, direction="Both"), 6, 8),
+    ("to zero", a_target(0), 6, 0),
 )
 def test_numbers(target: DownscaleTarget, current: int, expected: int | None) -> None:
     desired = decided(a_downscale_policy(target=target), workload=a_workload(replicas=current))
@@ -96,14 +95,12 @@ def a_sample(*values: float) -> QueryAnswer:
     return QueryAnswer(tuple(Sample({"n": str(index)} if index else {}, value) for index, value in enumerate(values)))
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        pytest.param(a_sample(4), 4, id="a number"),
-        pytest.param(a_sample(3.2), 4, id="a fraction is rounded up: rather one pod more"),
-        pytest.param(a_sample(0), 2, id="zero is min"),
-        pytest.param(replace(a_sample(4), at=NOW - timedelta(minutes=5)), 4, id="five minutes old"),
-    ],
+@cases(
+    "answer expected",
+    ("a number", a_sample(4), 4),
+    ("a fraction is rounded up: rather one pod more", a_sample(3.2), 4),
+    ("zero is min", a_sample(0), 2),
+    ("five minutes old", replace(a_sample(4), at=NOW - timedelta(minutes=5)), 4),
 )
 def test_query(answer: QueryAnswer, expected: int) -> None:
     desired = decided(a_downscale_policy(target=by_query(minimum=2)), answer=answer)
@@ -111,22 +108,20 @@ def test_query(answer: QueryAnswer, expected: int) -> None:
     assert desired.decisions[0].cause.values["value"] == answer.samples[0].value
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        pytest.param(None, "not evaluated", id="not asked"),
-        pytest.param(QueryAnswer(error="connection refused"), "connection refused", id="failed"),
-        pytest.param(a_sample(), "it returns 0 series, expected one", id="no series"),
-        pytest.param(a_sample(1, 2), "it returns 2 series, expected one", id="two series"),
-        pytest.param(a_sample(math.nan), "it returns nan", id="NaN"),
-        pytest.param(a_sample(math.inf), "it returns inf", id="infinite"),
-        pytest.param(a_sample(-math.inf), "it returns -inf", id="minus infinite"),
-        pytest.param(a_sample(-3), "it returns -3, expected a number of replicas", id="negative"),
-        pytest.param(a_sample(-0.5), "it returns -0.5, expected a number of replicas", id="rounded up to zero"),
-        pytest.param(a_sample(3e9), "expected a number of replicas", id="no int32"),
-        pytest.param(replace(a_sample(1), warnings=("1 of 2 stores",)), "partial: 1 of 2 stores", id="partial"),
-        pytest.param(replace(a_sample(1), at=NOW - timedelta(seconds=301)), "more than 5 minutes ago", id="old"),
-    ],
+@cases(
+    "answer words",
+    ("not asked", None, "not evaluated"),
+    ("failed", QueryAnswer(error="connection refused"), "connection refused"),
+    ("no series", a_sample(), "it returns 0 series, expected one"),
+    ("two series", a_sample(1, 2), "it returns 2 series, expected one"),
+    ("NaN", a_sample(math.nan), "it returns nan"),
+    ("infinite", a_sample(math.inf), "it returns inf"),
+    ("minus infinite", a_sample(-math.inf), "it returns -inf"),
+    ("negative", a_sample(-3), "it returns -3, expected a number of replicas"),
+    ("rounded up to zero", a_sample(-0.5), "it returns -0.5, expected a number of replicas"),
+    ("no int32", a_sample(3e9), "expected a number of replicas"),
+    ("partial", replace(a_sample(1), warnings=("1 of 2 stores",)), "partial: 1 of 2 stores"),
+    ("old", replace(a_sample(1), at=NOW - timedelta(seconds=301)), "more than 5 minutes ago"),
 )
 def test_an_unknown_query_decides_nothing(answer: QueryAnswer | None, words: str) -> None:
     workloads = (a_workload("a"), a_workload("b"))
@@ -139,14 +134,12 @@ def test_an_unknown_query_decides_nothing(answer: QueryAnswer | None, words: str
     assert [(one.kind, one.subject, one.partial) for one in desired.notices] == told
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        pytest.param(2**31 - 1, True, id="the largest int32"),
-        pytest.param(2**31, False, id="one more"),
-        pytest.param(2**31 - 1.5, True, id="rounded up to the largest"),
-        pytest.param(2**31 - 0.5, False, id="rounded up to one more"),
-    ],
+@cases(
+    "value expected",
+    ("the largest int32", 2**31 - 1, True),
+    ("one more", 2**31, False),
+    ("rounded up to the largest", 2**31 - 1.5, True),
+    ("rounded up to one more", 2**31 - 0.5, False),
 )
 def test_a_number_of_replicas_is_an_int32(value: float, expected: bool) -> None:
     found = value_in_answer(a_sample(value), NOW)
@@ -154,17 +147,11 @@ def test_a_number_of_replicas_is_an_int32(value: float, expected: bool) -> None:
     assert isinstance(found, Reason) is not expected
 
 
-@pytest.mark.parametrize(
-    ("target", "why", "values"),
-    [
-        pytest.param(a_target(2, minimum=2, maximum=2), "the target is 2", {"replicas": 2}, id="at both limits"),
-        pytest.param(
-            a_target(1, minimum=2), "the target is 1, at least 2", {"replicas": 1, "min": 2}, id="below the minimum"
-        ),
-        pytest.param(
-            a_target(4, maximum=3), "the target is 4, at most 3", {"replicas": 4, "max": 3}, id="above the maximum"
-        ),
-    ],
+@cases(
+    "target why values",
+    ("at both limits", a_target(2, minimum=2, maximum=2), "the target is 2", {"replicas": 2}),
+    ("below the minimum", a_target(1, minimum=2), "the target is 1, at least 2", {"replicas": 1, "min": 2}),
+    ("above the maximum", a_target(4, maximum=3), "the target is 4, at most 3", {"replicas": 4, "max": 3}),
 )
 def test_a_limit_is_told_where_it_changes_the_number(target: DownscaleTarget, why: str, values: dict[str, int]) -> None:
     [decision] = decided(a_downscale_policy(target=target)).decisions
@@ -176,13 +163,11 @@ def test_an_unknown_query_overrides_nobody() -> None:
     assert (desired.overridden, told(desired)) == ((), "idle-dev decides its replicas")
 
 
-@pytest.mark.parametrize(
-    ("to", "disabled", "expected"),
-    [
-        pytest.param(6, False, "the target is anything but 6", id="there already"),
-        pytest.param(8, False, "direction is Both", id="only the way down"),
-        pytest.param(8, True, "its autoscaler scales it up", id="its autoscaler scales up"),
-    ],
+@cases(
+    "to disabled expected",
+    ("there already", 6, False, "the target is anything but 6"),
+    ("only the way down", 8, False, "direction is Both"),
+    ("its autoscaler scales up", 8, True, "its autoscaler scales it up"),
 )
 def test_what_would_change_it(to: int, disabled: bool, expected: str) -> None:
     autoscalers = (an_hpa(scale_down_disabled=True),) if disabled else ()
@@ -217,30 +202,28 @@ def test_a_cluster_that_did_not_answer_is_left_out() -> None:
 # What keeps it from changing anything
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        pytest.param({"fleet": of_state("Frozen")}, "the cluster is frozen", id="frozen"),
-        pytest.param({"fleet": of_state("ReadOnly")}, "the cluster is read-only", id="read-only"),
-        pytest.param({"fleet": a_fleet(protected_namespaces=("shop",))}, "namespace shop is protected", id="protected"),
-        pytest.param({"fleet": a_fleet(namespace="shop")}, "namespace shop is protected", id="our own namespace"),
-        pytest.param(
-            {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "true"})},
-            'reconciler/exclude: "true"',
-            id="the workload opts out",
-        ),
-        pytest.param(
-            {"namespaces": (a_namespace(annotations={"reconciler/exclude": "true"}),)},
-            'reconciler/exclude: "true"',
-            id="the namespace opts out",
-        ),
-        pytest.param(
-            {"workload": a_workload(replicas=6, annotations={"downscaler/exclude": "true"})},
-            'downscaler/exclude: "true"',
-            id="the workload opts out of kube-downscaler",
-        ),
-        pytest.param({"workload": a_workload(replicas=6, terminating=True)}, "it is being deleted", id="going"),
-    ],
+@cases(
+    "options words",
+    ("frozen", {"fleet": of_state("Frozen")}, "the cluster is frozen"),
+    ("read-only", {"fleet": of_state("ReadOnly")}, "the cluster is read-only"),
+    ("protected", {"fleet": a_fleet(protected_namespaces=("shop",))}, "namespace shop is protected"),
+    ("our own namespace", {"fleet": a_fleet(namespace="shop")}, "namespace shop is protected"),
+    (
+        "the workload opts out",
+        {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "true"})},
+        'reconciler/exclude: "true"',
+    ),
+    (
+        "the namespace opts out",
+        {"namespaces": (a_namespace(annotations={"reconciler/exclude": "true"}),)},
+        'reconciler/exclude: "true"',
+    ),
+    (
+        "the workload opts out of kube-downscaler",
+        {"workload": a_workload(replicas=6, annotations={"downscaler/exclude": "true"})},
+        'downscaler/exclude: "true"',
+    ),
+    ("going", {"workload": a_workload(replicas=6, terminating=True)}, "it is being deleted"),
 )
 def test_left_alone(options: dict[str, Any], words: str) -> None:
     desired = decided(a_downscale_policy(), **options)
@@ -250,22 +233,20 @@ def test_left_alone(options: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize("to", [6, 8])
-@pytest.mark.parametrize(
-    ("options", "change"),
-    [
-        pytest.param({"fleet": of_state("Frozen")}, " and its cluster has another state", id="frozen"),
-        pytest.param({"fleet": a_fleet(namespace="shop")}, "", id="our own namespace"),
-        pytest.param(
-            {"fleet": a_fleet(protected_namespaces=("shop",))},
-            " and the namespace is removed from protectedNamespaces of the Fleet",
-            id="protected",
-        ),
-        pytest.param(
-            {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "true"})},
-            " and reconciler/exclude is removed from east/shop/Deployment/web",
-            id="excluded",
-        ),
-    ],
+@cases(
+    "options change",
+    ("frozen", {"fleet": of_state("Frozen")}, " and its cluster has another state"),
+    ("our own namespace", {"fleet": a_fleet(namespace="shop")}, ""),
+    (
+        "protected",
+        {"fleet": a_fleet(protected_namespaces=("shop",))},
+        " and the namespace is removed from protectedNamespaces of the Fleet",
+    ),
+    (
+        "excluded",
+        {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "true"})},
+        " and reconciler/exclude is removed from east/shop/Deployment/web",
+    ),
 )
 def test_a_target_that_changes_nothing_is_told_before_what_would_keep_it(
     options: dict[str, Any], change: str, to: int
@@ -277,20 +258,14 @@ def test_a_target_that_changes_nothing_is_told_before_what_would_keep_it(
     assert change_if_of(barred) == (change and f"{change_if_of(free)}{change}")
 
 
-@pytest.mark.parametrize(
-    ("options", "subject"),
-    [
-        pytest.param(
-            {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "maybe"})},
-            "east/shop/Deployment/web",
-            id="on the workload",
-        ),
-        pytest.param(
-            {"namespaces": (a_namespace(annotations={"reconciler/exclude-until": "soon"}),)},
-            "east/shop",
-            id="on the namespace",
-        ),
-    ],
+@cases(
+    "options subject",
+    (
+        "on the workload",
+        {"workload": a_workload(replicas=6, annotations={"reconciler/exclude": "maybe"})},
+        "east/shop/Deployment/web",
+    ),
+    ("on the namespace", {"namespaces": (a_namespace(annotations={"reconciler/exclude-until": "soon"}),)}, "east/shop"),
 )
 def test_an_opt_out_that_cannot_be_read_counts_and_is_told(options: dict[str, Any], subject: str) -> None:
     desired = decided(a_downscale_policy(), **options)
@@ -306,9 +281,10 @@ def test_what_could_not_be_read_may_be_there(what: str) -> None:
     assert told(desired) == f"{what} of east cannot be read"
 
 
-@pytest.mark.parametrize(
-    ("to", "overridden"),
-    [pytest.param(3, True, id="it wants another number"), pytest.param(6, False, id="it wants the same")],
+@cases(
+    "to overridden",
+    ("it wants another number", 3, True),
+    ("it wants the same", 6, False),
 )
 def test_idling_and_placement_win(to: int, overridden: bool) -> None:
     desired = decided(a_downscale_policy(to=to), claims={a_ref(): "idle-dev"})
@@ -319,17 +295,15 @@ def test_idling_and_placement_win(to: int, overridden: bool) -> None:
     assert told(desired) == "idle-dev decides its replicas"
 
 
-@pytest.mark.parametrize(
-    ("replicas", "annotations", "left_alone"),
-    [
-        pytest.param(0, IDLED, True, id="idle by us"),
-        pytest.param(0, {"idling.alpha.openshift.io/previous-scale": "5"}, True, id="idle by oc"),
-        pytest.param(1, IDLED | {"reconciler/idled-to": "1"}, True, id="at its floor"),
-        pytest.param(1, IDLED, False, id="a record, but it runs"),
-        pytest.param(1, IDLED | {"reconciler/idled-to": "odd"}, True, id="a floor that cannot be read"),
-        pytest.param(1, IDLED | {"reconciler/idled-to": "9" * 5000}, True, id="a floor of too many digits"),
-        pytest.param(0, {}, False, id="at zero without a record"),
-    ],
+@cases(
+    "replicas annotations left_alone",
+    ("idle by us", 0, IDLED, True),
+    ("idle by oc", 0, {"idling.alpha.openshift.io/previous-scale": "5"}, True),
+    ("at its floor", 1, IDLED | {"reconciler/idled-to": "1"}, True),
+    ("a record, but it runs", 1, IDLED, False),
+    ("a floor that cannot be read", 1, IDLED | {"reconciler/idled-to": "odd"}, True),
+    ("a floor of too many digits", 1, IDLED | {"reconciler/idled-to": "9" * 5000}, True),
+    ("at zero without a record", 0, {}, False),
 )
 def test_what_is_idle_stays_idle(replicas: int, annotations: dict[str, str], left_alone: bool) -> None:
     policy = a_downscale_policy(target=a_target(3, direction="Both"))
@@ -343,17 +317,15 @@ def a_scaled_object() -> Workload:
     return a_workload("web-keda", kind="ScaledObject", scale_target=("Deployment", "web"))
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        pytest.param({"autoscalers": (an_hpa(),)}, "HorizontalPodAutoscaler/web", id="an HPA"),
-        pytest.param(
-            {"autoscalers": (an_hpa(), an_hpa("second", target=("Deployment", "web"), scale_down_disabled=True))},
-            "HorizontalPodAutoscaler/second",
-            id="one of two HPAs",
-        ),
-        pytest.param({"workloads": (a_workload(replicas=6), a_scaled_object())}, "ScaledObject/web-keda", id="KEDA"),
-    ],
+@cases(
+    "options name",
+    ("an HPA", {"autoscalers": (an_hpa(),)}, "HorizontalPodAutoscaler/web"),
+    (
+        "one of two HPAs",
+        {"autoscalers": (an_hpa(), an_hpa("second", target=("Deployment", "web"), scale_down_disabled=True))},
+        "HorizontalPodAutoscaler/second",
+    ),
+    ("KEDA", {"workloads": (a_workload(replicas=6), a_scaled_object())}, "ScaledObject/web-keda"),
 )
 def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str) -> None:
     desired = decided(a_downscale_policy(), **options)
@@ -363,7 +335,7 @@ def test_autoscalers_are_left_their_workloads(options: dict[str, Any], name: str
     assert told(desired).startswith(name)
 
 
-@pytest.mark.parametrize(("minimum", "named"), [(None, False), (4, True)], ids=["above its minimum", "below"])
+@cases("minimum named", ("above its minimum", None, False), ("below", 4, True))
 def test_the_reason_names_an_autoscaler_only_where_it_keeps_replicas(minimum: int | None, named: bool) -> None:
     workloads = (a_workload(replicas=6), a_scaled_object())
     hpa = an_hpa(minimum=minimum, scale_down_disabled=True)
@@ -429,14 +401,12 @@ def test_a_policy_that_observes_only_tells() -> None:
     assert desired.notices == ()
 
 
-@pytest.mark.parametrize(
-    ("exclude", "is_scaled"),
-    [
-        pytest.param((), True, id="nothing"),
-        pytest.param(("web",), False, id="it"),
-        pytest.param(("api", "web"), False, id="it, by the second entry"),
-        pytest.param(("api",), True, id="another workload"),
-    ],
+@cases(
+    "exclude is_scaled",
+    ("nothing", (), True),
+    ("it", ("web",), False),
+    ("it, by the second entry", ("api", "web"), False),
+    ("another workload", ("api",), True),
 )
 def test_what_the_policy_excludes_is_not_scaled(exclude: tuple[str, ...], is_scaled: bool) -> None:
     entries = tuple(Selector(workloads=WorkloadSelector(objects=ObjectSelector((name,)))) for name in exclude)

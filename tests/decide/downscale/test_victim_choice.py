@@ -23,6 +23,7 @@ from reconciler.decide.downscale.victim_choice import (
 from reconciler.errors import PickerError
 from reconciler.model import Pod
 from tests.builders import a_picker, a_pod, a_policy_set, a_ref, a_state
+from tests.cases import cases
 from tests.decide.downscale.world import a_downscale_policy
 
 PICKER = a_picker("picker.svc")
@@ -41,7 +42,7 @@ def test_too_few_can_be_rejected() -> None:
 # Whose choice it is
 
 
-@pytest.mark.parametrize("cluster", ["east", "gone"], ids=["did not answer", "is not in the Fleet"])
+@cases("cluster", ("did not answer", "east"), ("is not in the Fleet", "gone"))
 def test_in_a_cluster_that_is_not_observed_the_controller_chooses(cluster: str) -> None:
     policies = a_policy_set(downscale=(a_downscale_policy(),))
     assert victim_strategies(policies, a_state(), cluster).strategy_of(a_ref(cluster=cluster)) == VictimStrategy()
@@ -63,13 +64,11 @@ def in_zones(zones: str) -> tuple[VictimSelection, dict[str, str]]:
     return VictimSelection(PodGroup(pods), 0, (), (), pods), domains
 
 
-@pytest.mark.parametrize(
-    ("zones", "count", "left"),
-    [
-        pytest.param("abcabc", 1, "bcabc", id="equal zones: first in the controller's order"),
-        pytest.param("bacbac", 2, "cbac", id="equal zones: then the next"),
-        pytest.param("aaab--", 2, "ab--", id="no zone counts as one zone"),
-    ],
+@cases(
+    "zones count left",
+    ("equal zones: first in the controller's order", "abcabc", 1, "bcabc"),
+    ("equal zones: then the next", "bacbac", 2, "cbac"),
+    ("no zone counts as one zone", "aaab--", 2, "ab--"),
 )
 def test_balanced(zones: str, count: int, left: str) -> None:
     cut, domains = in_zones(zones)

@@ -30,6 +30,7 @@ from tests.builders import (
     an_hpa,
     change_if_of,
 )
+from tests.cases import cases
 from tests.decide.idling.idling_policies import NIGHT, a_metric, a_policy, decided, labelled, run_in, why_of
 from tests.decide.idling.world import a_world
 
@@ -48,15 +49,13 @@ def until(hours: int) -> ScheduleCriterion:
 class TestCriteria:
     """All of several schedules end with the first of them, any of them with the last."""
 
-    @pytest.mark.parametrize(
-        ("hours", "first", "last"),
-        [
-            pytest.param((3, 8), 3, 8, id="two"),
-            pytest.param((8, 3), 3, 8, id="the other way round"),
-            pytest.param((5, 8, 3), 3, 8, id="three"),
-            pytest.param((None, 8, 3), 3, 8, id="one without an end"),
-            pytest.param((None,), None, None, id="none with an end"),
-        ],
+    @cases(
+        "hours first last",
+        ("two", (3, 8), 3, 8),
+        ("the other way round", (8, 3), 3, 8),
+        ("three", (5, 8, 3), 3, 8),
+        ("one without an end", (None, 8, 3), 3, 8),
+        ("none with an end", (None,), None, None),
     )
     def test_ends(self, hours, first, last):
         ends = [None if one is None else NIGHT + one * HOUR for one in hours]
@@ -82,44 +81,42 @@ def verdict_of(
 class TestBids:
     """Several policies select one workload, through different Services."""
 
-    @pytest.mark.parametrize(
-        ("of", "verdicts", "expected"),
-        [
-            pytest.param(
-                lambda verdict: verdict.until,
-                (verdict_of(end=8), verdict_of("b", end=3), verdict_of("c")),
-                NIGHT + 3 * HOUR,
-                id="the first end",
+    @cases(
+        "of verdicts expected",
+        (
+            "the first end",
+            lambda verdict: verdict.until,
+            (verdict_of(end=8), verdict_of("b", end=3), verdict_of("c")),
+            NIGHT + 3 * HOUR,
+        ),
+        (
+            "the highest floor",
+            lambda verdict: verdict.idle_replicas,
+            (verdict_of(idle_replicas=1), verdict_of("b", idle_replicas=2)),
+            2,
+        ),
+        (
+            "longest minAwake",
+            lambda verdict: MIN_AWAKE.longest(verdict.policies),
+            (verdict_of(min_awake=3 * HOUR), verdict_of("b", min_awake=HOUR)),
+            3 * HOUR,
+        ),
+        (
+            "the last open window",
+            lambda verdict: verdict.window_end(NIGHT),
+            (
+                verdict_of(idle_when=AllOf((until(8),))),
+                verdict_of("b", idle_when=AllOf((until(3),))),
+                verdict_of("c", idle_when=AllOf((a_metric(),))),
             ),
-            pytest.param(
-                lambda verdict: verdict.idle_replicas,
-                (verdict_of(idle_replicas=1), verdict_of("b", idle_replicas=2)),
-                2,
-                id="the highest floor",
-            ),
-            pytest.param(
-                lambda verdict: MIN_AWAKE.longest(verdict.policies),
-                (verdict_of(min_awake=3 * HOUR), verdict_of("b", min_awake=HOUR)),
-                3 * HOUR,
-                id="longest minAwake",
-            ),
-            pytest.param(
-                lambda verdict: verdict.window_end(NIGHT),
-                (
-                    verdict_of(idle_when=AllOf((until(8),))),
-                    verdict_of("b", idle_when=AllOf((until(3),))),
-                    verdict_of("c", idle_when=AllOf((a_metric(),))),
-                ),
-                NIGHT + 8 * HOUR,
-                id="the last open window",
-            ),
-            pytest.param(
-                lambda verdict: verdict.policy.name,
-                (verdict_of("c", priority=1), verdict_of("b", priority=1), verdict_of("a")),
-                "b",
-                id="the owner: highest priority, then by name",
-            ),
-        ],
+            NIGHT + 8 * HOUR,
+        ),
+        (
+            "the owner: highest priority, then by name",
+            lambda verdict: verdict.policy.name,
+            (verdict_of("c", priority=1), verdict_of("b", priority=1), verdict_of("a")),
+            "b",
+        ),
     )
     def test_what_counts_of_several(self, of, verdicts, expected):
         assert of(Verdict(verdicts)) == of(Verdict(verdicts[::-1])) == expected
@@ -148,9 +145,7 @@ def test_a_list_says_that_each_was_idled_to_less_than_it_had(floor, idled_to):
     assert record_of(ServiceRecord(NIGHT, {WEB: 3}, floor), WEB).idled_to == idled_to
 
 
-@pytest.mark.parametrize(
-    "scaled_object", [HOUR, 5 * HOUR], ids=["the ScaledObject is younger", "its target is younger"]
-)
+@cases("scaled_object", ("the ScaledObject is younger", HOUR), ("its target is younger", 5 * HOUR))
 def test_min_age_is_that_of_the_younger_of_a_scaled_object_and_its_target(scaled_object):
     young, old = NIGHT - HOUR, NIGHT - 5 * HOUR
     target = ("Deployment", "web")
@@ -164,13 +159,11 @@ def test_min_age_is_that_of_the_younger_of_a_scaled_object_and_its_target(scaled
     ]
 
 
-@pytest.mark.parametrize(
-    ("scaled", "idled", "is_put_back"),
-    [
-        pytest.param(5, 60, False, id="before a floor that was moved later"),
-        pytest.param(60, 5, False, id="before the idle, with an older time beside it"),
-        pytest.param(60, 60, True, id="after both"),
-    ],
+@cases(
+    "scaled idled is_put_back",
+    ("before a floor that was moved later", 5, 60, False),
+    ("before the idle, with an older time beside it", 60, 5, False),
+    ("after both", 60, 60, True),
 )
 def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scaled, idled, is_put_back):
     def before(minutes: int) -> datetime:
@@ -182,12 +175,10 @@ def test_bounds_are_put_back_after_the_later_of_the_idle_and_our_last_scale(scal
     assert pinned.is_restored_by_others(1, scaled_at(workload, Record(before(idled), 3))) is is_put_back
 
 
-@pytest.mark.parametrize(
-    ("excluded", "expected"),
-    [
-        pytest.param(("north", "west"), {"east": "runs on north"}, id="the first of several"),
-        pytest.param(("west",), {"east": "runs on west", "north": "runs on west"}, id="not one that stays up for it"),
-    ],
+@cases(
+    "excluded expected",
+    ("the first of several", ("north", "west"), {"east": "runs on north"}),
+    ("not one that stays up for it", ("west",), {"east": "runs on west", "north": "runs on west"}),
 )
 def test_of_what_runs_elsewhere_a_cluster_that_stays_up_by_itself_is_named(excluded, expected):
     clusters = ("east", "north", "west")
@@ -214,13 +205,11 @@ class TestGuards:
         names = [f"there-{number}" for number in range(there)]
         return removal_guards([*owned, *(("home", name) for name in names)], frozenset(names), allow_removed=False)
 
-    @pytest.mark.parametrize(
-        ("there", "gone", "counted"),
-        [
-            pytest.param(7, {"one": "a", "two": "b", "six": "c"}, {"one": "ac", "two": "bc", "six": "bc"}, id="each"),
-            pytest.param(7, {"one": "a"}, {"one": "a"}, id="one alone"),
-            pytest.param(7, {"one": "a", "two": "a", "six": "b"}, {"one": "a", "two": "a", "six": "b"}, id="shared"),
-        ],
+    @cases(
+        "there gone counted",
+        ("each", 7, {"one": "a", "two": "b", "six": "c"}, {"one": "ac", "two": "bc", "six": "bc"}),
+        ("one alone", 7, {"one": "a"}, {"one": "a"}),
+        ("shared", 7, {"one": "a", "two": "a", "six": "b"}, {"one": "a", "two": "a", "six": "b"}),
     )
     def test_what_is_counted(self, there, gone, counted):
         guards = self.guards(there, **gone)
@@ -228,18 +217,12 @@ class TestGuards:
         assert {guards.of(space).owners for space in gone} == {there + len(one) for one in counted.values()}
         assert not guards.together.tripped
 
-    @pytest.mark.parametrize(
-        ("gone", "words"),
-        [
-            pytest.param({"one": "abc"}, "3 of 4 policies that own objects were removed: a, b, c", id="in one"),
-            pytest.param({"one": "abcde"}, "5 of 6 policies that own objects were removed: a, b, c, d, e", id="five"),
-            pytest.param(
-                {"one": "abcdef"}, "6 of 7 policies that own objects were removed: a, b, c, d, e, ...", id="6"
-            ),
-            pytest.param(
-                {"one": "ab", "two": "cd"}, "4 of 5 policies that own objects were removed: a, b, c, d", id="in two"
-            ),
-        ],
+    @cases(
+        "gone words",
+        ("in one", {"one": "abc"}, "3 of 4 policies that own objects were removed: a, b, c"),
+        ("five", {"one": "abcde"}, "5 of 6 policies that own objects were removed: a, b, c, d, e"),
+        ("6", {"one": "abcdef"}, "6 of 7 policies that own objects were removed: a, b, c, d, e, ..."),
+        ("in two", {"one": "ab", "two": "cd"}, "4 of 5 policies that own objects were removed: a, b, c, d"),
     )
     def test_what_is_told(self, gone, words):
         assert (
@@ -253,14 +236,12 @@ class TestGuards:
         allowed = removal_guards(owned, frozenset(), allow_removed=True)
         assert (allowed.together.tripped, allowed.of("one").gone) == (False, frozenset("abc"))
 
-    @pytest.mark.parametrize(
-        ("policy", "hours", "expected"),
-        [
-            pytest.param("a", None, True, id="gone just now"),
-            pytest.param("a", 23, True, id="gone for less than a day"),
-            pytest.param("a", 24, False, id="gone for a day"),
-            pytest.param("there-0", None, False, id="a policy that is there"),
-        ],
+    @cases(
+        "policy hours expected",
+        ("gone just now", "a", None, True),
+        ("gone for less than a day", "a", 23, True),
+        ("gone for a day", "a", 24, False),
+        ("a policy that is there", "there-0", None, False),
     )
     def test_a_wake_waits_for_a_day_at_most(self, policy, hours, expected):
         orphaned = None if hours is None else NIGHT - hours * HOUR

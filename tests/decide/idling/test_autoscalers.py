@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from reconciler.model import FieldWriter, ObjectRef
 from reconciler.policy.types import Autoscalers
 from tests.builders import a_ref, a_service, a_workload, an_hpa, an_idle_record
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -40,13 +41,11 @@ def bounds(world: World) -> tuple[int | None, int]:
     return world.objects[HPA].minimum, world.objects[HPA].maximum
 
 
-@pytest.mark.parametrize(
-    ("minimum", "idle_replicas", "expected"),
-    [
-        pytest.param(2, 0, 0, id="at zero, from which no autoscaler raises it"),
-        pytest.param(1, 1, 1, id="at the minimum of its autoscaler"),
-        pytest.param(2, 1, 5, id="below the minimum of its autoscaler"),
-    ],
+@cases(
+    "minimum idle_replicas expected",
+    ("at zero, from which no autoscaler raises it", 2, 0, 0),
+    ("at the minimum of its autoscaler", 1, 1, 1),
+    ("below the minimum of its autoscaler", 2, 1, 5),
 )
 def test_what_is_taken_over_holds_the_rest_back_where_its_autoscaler_raises_it(minimum, idle_replicas, expected):
     policy = a_policy(idle_replicas=idle_replicas)
@@ -66,7 +65,7 @@ class TestAMinimumOfZero:
         run_in(world)
         return world
 
-    @pytest.mark.parametrize("replicas", [0, 3], ids=["still at zero", "raised meanwhile"])
+    @cases("replicas", ("still at zero", 0), ("raised meanwhile", 3))
     def test_a_run_that_died_before_it_was_held_is_finished_by_the_next(self, replicas):
         world = self.idle_world()
         world.objects[HPA] = an_hpa(minimum=0)
@@ -77,13 +76,11 @@ class TestAMinimumOfZero:
         run_in(world)
         assert (world.replicas(WEB), bounds(world)) == (5, (0, 10))
 
-    @pytest.mark.parametrize(
-        ("changed", "night", "morning"),
-        [
-            pytest.param({"maximum": 20}, (5, (0, 20)), (5, (0, 20)), id="another maximum undoes the idle"),
-            pytest.param({"minimum": 3}, (0, (3, 10)), (5, (3, 10)), id="a minimum that leaves zero alone is kept"),
-            pytest.param({"minimum": 0}, (5, (0, 10)), (5, (0, 10)), id="its own minimum undoes the idle"),
-        ],
+    @cases(
+        "changed night morning",
+        ("another maximum undoes the idle", {"maximum": 20}, (5, (0, 20)), (5, (0, 20))),
+        ("a minimum that leaves zero alone is kept", {"minimum": 3}, (0, (3, 10)), (5, (3, 10))),
+        ("its own minimum undoes the idle", {"minimum": 0}, (5, (0, 10)), (5, (0, 10))),
     )
     def test_somebody_changes_its_bounds_meanwhile(self, changed, night, morning):
         world = self.idle_world()
@@ -180,13 +177,11 @@ class TestSeveral:
         world.objects[self.other] = an_hpa("another", target=("Deployment", "web"), minimum=minimum)
         return world
 
-    @pytest.mark.parametrize(
-        ("minimum", "policy"),
-        [
-            pytest.param(3, FLOOR, id="idleReplicas, to which one of them would not keep"),
-            pytest.param(0, a_policy(), id="a minimum of 0, from which one of them would scale up"),
-            pytest.param(3, a_policy(idle_replicas=1, autoscalers=Autoscalers(hpa="LowerMinimum")), id="LowerMinimum"),
-        ],
+    @cases(
+        "minimum policy",
+        ("idleReplicas, to which one of them would not keep", 3, FLOOR),
+        ("a minimum of 0, from which one of them would scale up", 0, a_policy()),
+        ("LowerMinimum", 3, a_policy(idle_replicas=1, autoscalers=Autoscalers(hpa="LowerMinimum"))),
     )
     def test_what_several_would_scale_up_stays_awake_and_says_so(self, minimum, policy):
         world = self.a_world(minimum)
@@ -218,7 +213,7 @@ class TestKeda:
         outcome = run_in(self.world(**annotations))
         assert outcome.desired.decisions == ()
 
-    @pytest.mark.parametrize("unpaused", [False, True], ids=["it wakes when it is due", "they take our pause off"])
+    @cases("unpaused", ("it wakes when it is due", False), ("they take our pause off", True))
     def test_the_target_of_one_that_somebody_pauses_as_it_is_while_it_is_idle_gets_its_replicas_back(self, unpaused):
         world = self.world()
         run_in(world)
@@ -232,7 +227,7 @@ class TestKeda:
         assert (world.replicas(WEB), marks(world, WEB), marks(world, self.jobs)) == (3, [], [])
         assert run_in(world).desired.decisions == ()
 
-    @pytest.mark.parametrize("died", [False, True], ids=["they take our pause off", "a wake died before its target"])
+    @cases("died", ("they take our pause off", False), ("a wake died before its target", True))
     def test_a_target_that_somebody_else_scaled_since_stays_as_it_is(self, died):
         world = self.world()
         run_in(world, FLOOR)

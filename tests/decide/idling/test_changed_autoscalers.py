@@ -13,6 +13,7 @@ from reconciler.decide.reasons import text_of
 from reconciler.model import FieldWriter, ObjectRef, Run
 from reconciler.policy.types import Autoscalers
 from tests.builders import a_fleet, a_ref, a_service, a_workload, an_hpa
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -93,12 +94,10 @@ class TestALowerMinimum:
         assert (self.bounds(world), world.replicas(API)) == ((1, 10), 4)
         assert said_of(outcome, API)[1].startswith("Deployment/web behind Service/web stays awake")
 
-    @pytest.mark.parametrize(
-        ("others", "minimum", "replicas"),
-        [
-            pytest.param("Leave", 3, 5, id="one that leaves autoscalers alone wins"),
-            pytest.param("Idle", 1, 5, id="one that idles them does not"),
-        ],
+    @cases(
+        "others minimum replicas",
+        ("one that leaves autoscalers alone wins", "Leave", 3, 5),
+        ("one that idles them does not", "Idle", 1, 5),
     )
     def test_of_several_policies(self, others, minimum, replicas):
         world = self.world()
@@ -106,9 +105,7 @@ class TestALowerMinimum:
         run_in(world, LOWERED, other)
         assert (world.objects[HPA].minimum, world.replicas(WEB)) == (minimum, replicas)
 
-    @pytest.mark.parametrize(
-        ("may_be_zero", "minimum"), [(True, 0), (False, 3)], ids=["with an external metric", "with none"]
-    )
+    @cases("may_be_zero minimum", ("with an external metric", True, 0), ("with none", False, 3))
     def test_to_zero_where_its_metrics_allow_that(self, may_be_zero, minimum):
         world = self.world(may_be_zero=may_be_zero)
         outcome = run_in(world, replace(LOWERED, idle_replicas=0))
@@ -144,12 +141,10 @@ class TestALowerMinimum:
         world.apply(decide_restore(a_fleet(), world.state(), run, Restoration(lambda ref: ref == WEB)).decisions)
         assert self.bounds(world) == (3, 10)
 
-    @pytest.mark.parametrize(
-        ("before", "after"),
-        [
-            pytest.param(LOWERED, a_policy(idle_replicas=0), id="to the workload"),
-            pytest.param(a_policy(idle_replicas=0), LOWERED, id="to its minimum"),
-        ],
+    @cases(
+        "before after",
+        ("to the workload", LOWERED, a_policy(idle_replicas=0)),
+        ("to its minimum", a_policy(idle_replicas=0), LOWERED),
     )
     def test_another_way_begins_with_the_next_night(self, before, after):
         world = self.world()
@@ -211,42 +206,40 @@ class TestScaledToZeroByItself:
         world.controllers()
         assert world.replicas(WEB) == 1
 
-    @pytest.mark.parametrize(
-        ("behavior", "meanwhile", "after"),
-        [
-            pytest.param({}, DISABLED, {}, id="none"),
-            pytest.param(
-                {},
-                {
-                    "scaleUp": {
-                        "selectPolicy": "Disabled",
-                        "stabilizationWindowSeconds": 0,
-                        "policies": [
-                            {"type": "Pods", "value": 4, "periodSeconds": 15},
-                            {"type": "Percent", "value": 100, "periodSeconds": 15},
-                        ],
-                    },
-                    "scaleDown": {
-                        "selectPolicy": "Max",
-                        "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
-                    },
+    @cases(
+        "behavior meanwhile after",
+        ("none", {}, DISABLED, {}),
+        (
+            "none, with the defaults of the API server",
+            {},
+            {
+                "scaleUp": {
+                    "selectPolicy": "Disabled",
+                    "stabilizationWindowSeconds": 0,
+                    "policies": [
+                        {"type": "Pods", "value": 4, "periodSeconds": 15},
+                        {"type": "Percent", "value": 100, "periodSeconds": 15},
+                    ],
                 },
-                {},
-                id="none, with the defaults of the API server",
-            ),
-            pytest.param(
-                {},
-                {"scaleDown": {"selectPolicy": "Min"}, **DISABLED},
-                {"scaleDown": {"selectPolicy": "Min"}, "scaleUp": {"selectPolicy": "Max"}},
-                id="none, and somebody stated one meanwhile",
-            ),
-            pytest.param(
-                {"scaleUp": {"selectPolicy": "Min", "policies": []}},
-                {"scaleUp": {"selectPolicy": "Disabled", "policies": []}},
-                {"scaleUp": {"selectPolicy": "Min", "policies": []}},
-                id="stated",
-            ),
-        ],
+                "scaleDown": {
+                    "selectPolicy": "Max",
+                    "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+                },
+            },
+            {},
+        ),
+        (
+            "none, and somebody stated one meanwhile",
+            {},
+            {"scaleDown": {"selectPolicy": "Min"}, **DISABLED},
+            {"scaleDown": {"selectPolicy": "Min"}, "scaleUp": {"selectPolicy": "Max"}},
+        ),
+        (
+            "stated",
+            {"scaleUp": {"selectPolicy": "Min", "policies": []}},
+            {"scaleUp": {"selectPolicy": "Disabled", "policies": []}},
+            {"scaleUp": {"selectPolicy": "Min", "policies": []}},
+        ),
     )
     def test_its_behavior_is_restored(self, behavior, meanwhile, after):
         world = self.world(behavior=behavior)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
 from reconciler.decide.idling.rules import Choice, choice_of, deciding_names, idled_by, owner_policy, waking_policy
 from reconciler.decide.removal_guard import FleetGuards
 from reconciler.policy.types import IdlingPolicy, WakeMetric
 from tests.builders import a_cluster, a_run, a_service, a_state, a_workload, an_idle_record
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -59,55 +58,45 @@ def choice(
     return choice_of(cluster.subjects[0], FleetGuards(), NIGHT)
 
 
-@pytest.mark.parametrize(
-    ("replicas", "annotations", "listed", "action"),
-    [
-        pytest.param(0, {**RECORD, REQUESTED: "2026-11-20T21:00:00Z"}, {}, "wake", id="in the second of its record"),
-        pytest.param(0, {**RECORD, REQUESTED: "2026-11-20T20:59:59Z"}, {}, "keep", id="before its record"),
-        pytest.param(0, RECORD, {**LIST, REQUESTED: "2026-11-20T21:15:00Z"}, "keep", id="before its Service's record"),
-        pytest.param(0, RECORD, {**LIST, REQUESTED: "2026-11-20T21:30:00Z"}, "wake", id="after its Service's record"),
-        pytest.param(
-            0,
-            {**RECORD, IDLED_AT: "2026-11-20T22:00:00Z", REQUESTED: "2026-11-20T21:59:00Z"},
-            {},
-            "keep",
-            id="before a record of this second",
-        ),
-        pytest.param(
-            0,
-            {**RECORD, IDLED_AT: "2026-11-20T22:00:01Z", REQUESTED: "2026-11-20T21:59:00Z"},
-            {},
-            "wake",
-            id="before a record that is still to come",
-        ),
-        pytest.param(
-            3,
-            {**RECORD, AWAKE_SINCE: "2026-11-20T12:00:00Z", IDLED_AT: "2026-11-20T11:00:00Z",
-             REQUESTED: "2026-11-20T11:30:00Z"},
-            {},
-            "idle",
-            id="before the wake that ended its record",
-        ),
-    ],
+@cases(
+    "replicas annotations listed action",
+    ("in the second of its record", 0, {**RECORD, REQUESTED: "2026-11-20T21:00:00Z"}, {}, "wake"),
+    ("before its record", 0, {**RECORD, REQUESTED: "2026-11-20T20:59:59Z"}, {}, "keep"),
+    ("before its Service's record", 0, RECORD, {**LIST, REQUESTED: "2026-11-20T21:15:00Z"}, "keep"),
+    ("after its Service's record", 0, RECORD, {**LIST, REQUESTED: "2026-11-20T21:30:00Z"}, "wake"),
+    ("before a record of this second",
+        0,
+        {**RECORD, IDLED_AT: "2026-11-20T22:00:00Z", REQUESTED: "2026-11-20T21:59:00Z"},
+        {},
+        "keep"),
+    ("before a record that is still to come",
+        0,
+        {**RECORD, IDLED_AT: "2026-11-20T22:00:01Z", REQUESTED: "2026-11-20T21:59:00Z"},
+        {},
+        "wake"),
+    ("before the wake that ended its record",
+        3,
+        {**RECORD, AWAKE_SINCE: "2026-11-20T12:00:00Z", IDLED_AT: "2026-11-20T11:00:00Z",
+         REQUESTED: "2026-11-20T11:30:00Z"},
+        {},
+        "idle"),
 )  # fmt: skip
 def test_which_requests_count(replicas, annotations, listed, action):
     assert choice(replicas, annotations, listed=listed).action == action
 
 
-@pytest.mark.parametrize(
-    ("replicas", "annotations", "metrics", "action", "names"),
-    [
-        pytest.param(3, {}, {"requests": 5}, "leave", ("second",), id="awake, one is busy"),
-        pytest.param(3, {}, {}, "idle", ("second", "first"), id="awake, both are idle"),
-        pytest.param(3, {EXCLUDE: "true"}, {}, "leave", (), id="awake, excluded"),
-        pytest.param(3, {}, {"queue": 5}, "leave", (), id="awake, wakeWhen holds"),
-        pytest.param(3, RECORD, {}, "release", (), id="scaled by hand"),
-        pytest.param(0, RECORD, {}, "keep", ("second", "first"), id="idle"),
-        pytest.param(0, RECORD, {"requests": 5}, "wake", ("second",), id="idle, one is busy"),
-        pytest.param(0, RECORD, {"queue": 5}, "wake", ("second",), id="idle, wakeWhen holds"),
-        pytest.param(0, {**RECORD, EXCLUDE: "true"}, {}, "wake", (), id="idle, excluded"),
-        pytest.param(0, RECORD, {"requests": 5, "state": "ReadOnly"}, "overdue", ("second",), id="idle, read-only"),
-    ],
+@cases(
+    "replicas annotations metrics action names",
+    ("awake, one is busy", 3, {}, {"requests": 5}, "leave", ("second",)),
+    ("awake, both are idle", 3, {}, {}, "idle", ("second", "first")),
+    ("awake, excluded", 3, {EXCLUDE: "true"}, {}, "leave", ()),
+    ("awake, wakeWhen holds", 3, {}, {"queue": 5}, "leave", ()),
+    ("scaled by hand", 3, RECORD, {}, "release", ()),
+    ("idle", 0, RECORD, {}, "keep", ("second", "first")),
+    ("idle, one is busy", 0, RECORD, {"requests": 5}, "wake", ("second",)),
+    ("idle, wakeWhen holds", 0, RECORD, {"queue": 5}, "wake", ("second",)),
+    ("idle, excluded", 0, {**RECORD, EXCLUDE: "true"}, {}, "wake", ()),
+    ("idle, read-only", 0, RECORD, {"requests": 5, "state": "ReadOnly"}, "overdue", ("second",)),
 )
 def test_whose_criteria_are_the_reason(replicas, annotations, metrics, action, names):
     chosen = policies(wake_when=(WakeMetric(QUEUE, 0, "5m"),))
@@ -121,29 +110,23 @@ def test_of_several_policies_the_one_with_the_most_idle_replicas_wakes_what_had_
     assert (found.action, deciding_names(found), waking_policy(found)) == ("wake", (), "second")
 
 
-@pytest.mark.parametrize(
-    ("replicas", "annotations", "policy"),
-    [
-        pytest.param(0, RECORD, "first", id="what is idle is its record's"),
-        pytest.param(3, {}, "second", id="what runs is that of the highest priority"),
-        pytest.param(
-            3, {**RECORD, IDLED_AT: "2026-11-20T11:00:00Z", AWAKE_SINCE: "2026-11-20T12:00:00Z"}, "second",
-            id="what is idled with a stale record is not its record's",
-        ),
-        pytest.param(0, THEIRS, "second", id="nor what somebody else idled"),
-    ],
+@cases(
+    "replicas annotations policy",
+    ("what is idle is its record's", 0, RECORD, "first"),
+    ("what runs is that of the highest priority", 3, {}, "second"),
+    ("what is idled with a stale record is not its record's",
+        3, {**RECORD, IDLED_AT: "2026-11-20T11:00:00Z", AWAKE_SINCE: "2026-11-20T12:00:00Z"}, "second"),
+    ("nor what somebody else idled", 0, THEIRS, "second"),
 )  # fmt: skip
 def test_who_answers_for_it(replicas, annotations, policy):
     assert owner_policy(choice(replicas, annotations, *policies(priority=5))) == policy
 
 
-@pytest.mark.parametrize(
-    ("selecting", "policy"),
-    [
-        pytest.param((), "gone", id="no other policy selects it"),
-        pytest.param(("first",), "first", id="to the one that selects it the record passes"),
-        pytest.param(("first", "gone"), "gone", id="it still selects it, beside another one"),
-    ],
+@cases(
+    "selecting policy",
+    ("no other policy selects it", (), "gone"),
+    ("to the one that selects it the record passes", ("first",), "first"),
+    ("it still selects it, beside another one", ("first", "gone"), "gone"),
 )
 def test_who_answers_for_what_another_policy_idled(selecting, policy):
     record = {**RECORD, "reconciler/owner": "production/IdlingPolicy/gone"}

@@ -13,6 +13,7 @@ from reconciler.decide.idling.records import Record
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from reconciler.policy.types import IdlingPolicy
 from tests.builders import a_cluster, a_fleet, a_run, a_service, a_state, a_workload, an_idle_record
+from tests.cases import cases
 from tests.decide.idling.idling_policies import NIGHT, a_policy
 
 IDLED = "2026-11-20T21:00:00Z"
@@ -70,13 +71,11 @@ def test_of_what_a_service_lists(replicas, annotations, state, record):
         assert recorded.replicas == record
 
 
-@pytest.mark.parametrize(
-    ("kind", "annotations", "state"),
-    [
-        pytest.param("ReplicaSet", {AWAKE_SINCE: AFTER}, "record_stale", id="left on an old one by its Deployment"),
-        pytest.param("ReplicaSet", {AWAKE_SINCE: BEFORE}, "idle", id="its Deployment was deleted while it was idle"),
-        pytest.param("Deployment", {AWAKE_SINCE: AFTER}, "idle", id="rollout undo brought it back while it is idle"),
-    ],
+@cases(
+    "kind annotations state",
+    ("left on an old one by its Deployment", "ReplicaSet", {AWAKE_SINCE: AFTER}, "record_stale"),
+    ("its Deployment was deleted while it was idle", "ReplicaSet", {AWAKE_SINCE: BEFORE}, "idle"),
+    ("rollout undo brought it back while it is idle", "Deployment", {AWAKE_SINCE: AFTER}, "idle"),
 )
 def test_at_zero_with_a_record_and_its_last_wake(kind, annotations, state):
     found, _ = classified(a_workload(kind=kind, replicas=0, annotations={**RECORD, **annotations}), {})
@@ -89,15 +88,13 @@ def test_a_replica_set_whose_old_annotations_were_restored_while_it_is_idle_has_
     assert classified(a_workload(kind="ReplicaSet", replicas=0, annotations=restored), listed)[0] == "idle"
 
 
-@pytest.mark.parametrize(
-    ("copied", "state", "record"),
-    [
-        pytest.param((), "unproven", 5, id="no copy"),
-        pytest.param(("1",), "unproven", 5, id="fewer than it stands at"),
-        pytest.param(("2",), "unproven", 5, id="as many as it stands at"),
-        pytest.param(("3",), "idle", 3, id="one more"),
-        pytest.param(("9",), "idle", 9, id="more than are listed"),
-    ],
+@cases(
+    "copied state record",
+    ("no copy", (), "unproven", 5),
+    ("fewer than it stands at", ("1",), "unproven", 5),
+    ("as many as it stands at", ("2",), "unproven", 5),
+    ("one more", ("3",), "idle", 3),
+    ("more than are listed", ("9",), "idle", 9),
 )
 def test_the_copy_of_a_record_counts_before_a_list(copied, state, record):
     web = a_workload(replicas=2, replicas_writer=WRITTEN)
@@ -107,13 +104,11 @@ def test_the_copy_of_a_record_counts_before_a_list(copied, state, record):
     assert recorded.replicas == record
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "replicas"),
-    [
-        pytest.param((BEFORE, 9), (IDLED, 5), 5, id="the newer one"),
-        pytest.param((IDLED, 5), (BEFORE, 9), 5, id="the newer one, whatever its name"),
-        pytest.param((IDLED, 5), (IDLED, 9), 9, id="of the same second the higher one"),
-    ],
+@cases(
+    "first second replicas",
+    ("the newer one", (BEFORE, 9), (IDLED, 5), 5),
+    ("the newer one, whatever its name", (IDLED, 5), (BEFORE, 9), 5),
+    ("of the same second the higher one", (IDLED, 5), (IDLED, 9), 9),
 )
 def test_of_two_lists(first, second, replicas):
     services = [
@@ -131,16 +126,14 @@ def test_of_two_lists(first, second, replicas):
     assert record.replicas == replicas
 
 
-@pytest.mark.parametrize(
-    ("at", "listed", "replicas", "idled_at"),
-    [
-        pytest.param(BEFORE, 9, 5, IDLED, id="an older list"),
-        pytest.param(IDLED, 9, 5, IDLED, id="a list of the same second"),
-        pytest.param(AFTER, 9, 9, AFTER, id="a newer list"),
-        pytest.param(AFTER, 3, 3, AFTER, id="a newer list with one more than its idled count"),
-        pytest.param(AFTER, 2, 5, IDLED, id="a newer list with its idled count"),
-        pytest.param(AFTER, 5, 5, IDLED, id="a newer list with the same number"),
-    ],
+@cases(
+    "at listed replicas idled_at",
+    ("an older list", BEFORE, 9, 5, IDLED),
+    ("a list of the same second", IDLED, 9, 5, IDLED),
+    ("a newer list", AFTER, 9, 9, AFTER),
+    ("a newer list with one more than its idled count", AFTER, 3, 3, AFTER),
+    ("a newer list with its idled count", AFTER, 2, 5, IDLED),
+    ("a newer list with the same number", AFTER, 5, 5, IDLED),
 )
 def test_the_newer_of_its_record_and_the_list_counts(at, listed, replicas, idled_at):
     texts = {**LIST, "idling.kubernetes.io/idled-at": at, TARGETS: LISTS.replace("5", str(listed))}
@@ -150,24 +143,20 @@ def test_the_newer_of_its_record_and_the_list_counts(at, listed, replicas, idled
     assert (recorded.replicas, format_time(recorded.idled_at)) == (replicas, idled_at)
 
 
-@pytest.mark.parametrize(
-    ("replicas", "state"), [pytest.param(0, "unproven", id="at zero"), pytest.param(3, "awake", id="running")]
-)
+@cases("replicas state", ("at zero", 0, "unproven"), ("running", 3, "awake"))
 def test_what_only_a_list_of_oc_idle_names(replicas, state):
     listed = {"idled-at": IDLED, "unidle-targets": '[{"kind": "Deployment", "name": "web", "replicas": 3}]'}
     texts = {f"idling.alpha.openshift.io/{key}": text for key, text in listed.items()}
     assert classified(a_workload(replicas=replicas), texts)[0] == state
 
 
-@pytest.mark.parametrize(
-    ("other", "policies", "state"),
-    [
-        pytest.param(None, (), "record_stale", id="alone"),
-        pytest.param(0, (), "record_stale", id="the other one is at zero"),
-        pytest.param(1, (), "manually_scaled", id="the other one runs"),
-        pytest.param(None, TWO, "record_stale", id="selected by a second policy"),
-        pytest.param(None, TWO[1:], "manually_scaled", id="selected by another policy"),
-    ],
+@cases(
+    "other policies state",
+    ("alone", None, (), "record_stale"),
+    ("the other one is at zero", 0, (), "record_stale"),
+    ("the other one runs", 1, (), "manually_scaled"),
+    ("selected by a second policy", None, TWO, "record_stale"),
+    ("selected by another policy", None, TWO[1:], "manually_scaled"),
 )
 def test_a_record_that_its_service_would_list_and_does_not_came_back_from_the_past(other, policies, state):
     others: list[Any] = [] if other is None else [a_workload("api", replicas=other, template_labels={"app": "web"})]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.model import Condition
 from reconciler.policy.types import ObjectSelector
 from tests.builders import a_cluster, a_fleet, a_namespace, a_service, a_state, a_workload
+from tests.cases import cases
 from tests.decide.idling.idling_policies import NIGHT, a_policy, decided, services_selector, verbs, why_of
 
 HOUR = timedelta(hours=1)
@@ -31,38 +31,26 @@ def in_a_namespace(annotations: dict[str, str]):
     return idle_state(state={"namespaces": (a_namespace(annotations=annotations),)})
 
 
-@pytest.mark.parametrize(
-    ("workload", "words"),
-    [
-        pytest.param(
-            {"created_at": NIGHT - HOUR + timedelta(seconds=1)}, "younger than minAge", id="younger than minAge"
-        ),
-        pytest.param(
-            {"annotations": {"reconciler/awake-since": "2026-11-20T20:00:01Z"}}, "less than minAwake", id="just woken"
-        ),
-        pytest.param(
-            {"annotations": {"reconciler/awake-until": "2026-11-20T22:00:01Z"}},
-            "kept awake until 2026-11-20T22:00:01Z",
-            id="kept awake",
-        ),
-        pytest.param(
-            {"annotations": {"reconciler/awake-until": "tomorrow"}},
-            "expected a time",
-            id="kept awake, who knows how long",
-        ),
-        pytest.param({"annotations": EXCLUDED}, 'excluded: Deployment/web: reconciler/exclude: "true"', id="excluded"),
-        pytest.param(
-            {"annotations": {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}}, "exclude-until", id="excluded until"
-        ),
-        pytest.param({"annotations": {"reconciler/exclude": "yes"}}, 'expected "true"', id="excluded, unreadable"),
-        pytest.param({"replicas": 0}, "already at or below idleReplicas", id="at the floor"),
-        pytest.param({"updated_replicas": 1}, "rollout in progress", id="a rollout"),
-        pytest.param({"generation": 2}, "rollout in progress", id="a change the controller has not seen"),
-        pytest.param({"updated_replicas": 0}, "rollout in progress", id="none updated yet"),
-        pytest.param({"terminating": True}, "being deleted", id="being deleted"),
-        pytest.param({"no_place": "it has no spec.pool"}, "it has no spec.pool", id="no place"),
-        pytest.param({"labels": {"app.kubernetes.io/name": "reconciler"}}, "does not idle itself", id="the reconciler"),
-    ],
+@cases(
+    "workload words",
+    ("younger than minAge", {"created_at": NIGHT - HOUR + timedelta(seconds=1)}, "younger than minAge"),
+    ("just woken", {"annotations": {"reconciler/awake-since": "2026-11-20T20:00:01Z"}}, "less than minAwake"),
+    (
+        "kept awake",
+        {"annotations": {"reconciler/awake-until": "2026-11-20T22:00:01Z"}},
+        "kept awake until 2026-11-20T22:00:01Z",
+    ),
+    ("kept awake, who knows how long", {"annotations": {"reconciler/awake-until": "tomorrow"}}, "expected a time"),
+    ("excluded", {"annotations": EXCLUDED}, 'excluded: Deployment/web: reconciler/exclude: "true"'),
+    ("excluded until", {"annotations": {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}}, "exclude-until"),
+    ("excluded, unreadable", {"annotations": {"reconciler/exclude": "yes"}}, 'expected "true"'),
+    ("at the floor", {"replicas": 0}, "already at or below idleReplicas"),
+    ("a rollout", {"updated_replicas": 1}, "rollout in progress"),
+    ("a change the controller has not seen", {"generation": 2}, "rollout in progress"),
+    ("none updated yet", {"updated_replicas": 0}, "rollout in progress"),
+    ("being deleted", {"terminating": True}, "being deleted"),
+    ("no place", {"no_place": "it has no spec.pool"}, "it has no spec.pool"),
+    ("the reconciler", {"labels": {"app.kubernetes.io/name": "reconciler"}}, "does not idle itself"),
 )
 def test_what_holds_a_workload(workload, words):
     outcome = decided(idle_state(**workload), a_policy(min_age=HOUR))
@@ -70,36 +58,30 @@ def test_what_holds_a_workload(workload, words):
     assert words in why_of(outcome)
 
 
-@pytest.mark.parametrize(
+@cases(
     "workload",
-    [
-        pytest.param({"created_at": NIGHT - HOUR}, id="old enough"),
-        pytest.param({"annotations": {"reconciler/awake-since": "2026-11-20T20:00:00Z"}}, id="awake long enough"),
-        pytest.param({"annotations": {"reconciler/awake-until": "2026-11-20T22:00:00Z"}}, id="kept awake long enough"),
-        pytest.param({"annotations": {"reconciler/exclude": "false"}}, id="not excluded"),
-        pytest.param({"annotations": {"reconciler/exclude-until": "2026-11-20T22:00:00Z"}}, id="not excluded any more"),
-        pytest.param(
-            {"updated_replicas": 1, "conditions": (Condition("Progressing", "False", "ProgressDeadlineExceeded"),)},
-            id="a rollout that gave up",
-        ),
-        pytest.param({"annotations": {"autoscaling.keda.sh/paused": "true"}}, id="KEDA pauses ScaledObjects only"),
-        pytest.param({"replicas": None}, id="an absent number of replicas is 1"),
-    ],
+    ("old enough", {"created_at": NIGHT - HOUR}),
+    ("awake long enough", {"annotations": {"reconciler/awake-since": "2026-11-20T20:00:00Z"}}),
+    ("kept awake long enough", {"annotations": {"reconciler/awake-until": "2026-11-20T22:00:00Z"}}),
+    ("not excluded", {"annotations": {"reconciler/exclude": "false"}}),
+    ("not excluded any more", {"annotations": {"reconciler/exclude-until": "2026-11-20T22:00:00Z"}}),
+    (
+        "a rollout that gave up",
+        {"updated_replicas": 1, "conditions": (Condition("Progressing", "False", "ProgressDeadlineExceeded"),)},
+    ),
+    ("KEDA pauses ScaledObjects only", {"annotations": {"autoscaling.keda.sh/paused": "true"}}),
+    ("an absent number of replicas is 1", {"replicas": None}),
 )
 def test_what_does_not_hold_a_workload(workload):
     outcome = decided(idle_state(**workload), a_policy(min_age=HOUR))
     assert ("idle", "Deployment/web") in verbs(outcome)
 
 
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        pytest.param(idle_state(service={"annotations": EXCLUDED}), "excluded", id="its Service"),
-        pytest.param(in_a_namespace(EXCLUDED), "excluded", id="its namespace"),
-        pytest.param(
-            idle_state(state={"services": (a_service(), OF_ANOTHER)}), "excluded", id="another Service in front of it"
-        ),
-    ],
+@cases(
+    "state words",
+    ("its Service", idle_state(service={"annotations": EXCLUDED}), "excluded"),
+    ("its namespace", in_a_namespace(EXCLUDED), "excluded"),
+    ("another Service in front of it", idle_state(state={"services": (a_service(), OF_ANOTHER)}), "excluded"),
 )
 def test_opting_out(state, words):
     outcome = decided(state, a_policy(selector=services_selector(services=UNLABELLED)))
@@ -107,20 +89,18 @@ def test_opting_out(state, words):
     assert words in why_of(outcome)
 
 
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        pytest.param(
-            idle_state(annotations=OF_KUBE_DOWNSCALER),
-            'excluded: Deployment/web: downscaler/exclude: "true"',
-            id="the workload",
-        ),
-        pytest.param(
-            in_a_namespace({"downscaler/exclude-until": "2026-12-01"}),
-            "excluded: Namespace/shop: downscaler/exclude-until: 2026-12-01",
-            id="its namespace",
-        ),
-    ],
+@cases(
+    "state words",
+    (
+        "the workload",
+        idle_state(annotations=OF_KUBE_DOWNSCALER),
+        'excluded: Deployment/web: downscaler/exclude: "true"',
+    ),
+    (
+        "its namespace",
+        in_a_namespace({"downscaler/exclude-until": "2026-12-01"}),
+        "excluded: Namespace/shop: downscaler/exclude-until: 2026-12-01",
+    ),
 )
 def test_opting_out_with_the_annotations_of_kube_downscaler(state, words):
     outcome = decided(state)
@@ -141,9 +121,7 @@ def test_a_record_on_its_service_that_cannot_be_read_keeps_it_up():
     assert why_of(outcome) == "the idle record of Service/web cannot be read"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(-1, ["idle"]), (0, []), (1, [])], ids=["a second ago", "now", "by a clock that is ahead"]
-)
+@cases("seconds expected", ("a second ago", -1, ["idle"]), ("now", 0, []), ("by a clock that is ahead", 1, []))
 def test_what_was_woken_in_this_second_is_not_idled_without_min_awake(seconds, expected):
     woken = {"reconciler/awake-since": f"{NIGHT + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"}
     outcome = decided(idle_state(annotations=woken), a_policy(min_awake=timedelta(0)))

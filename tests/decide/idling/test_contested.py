@@ -18,6 +18,7 @@ from reconciler.model import FieldWriter, HorizontalPodAutoscaler, ObjectRef
 from reconciler.plan.model import Action
 from reconciler.policy.types import Place
 from tests.builders import a_ref, a_service, a_workload, an_hpa
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -112,22 +113,20 @@ def fight(world: World, *, by: str = "argocd-controller", after: timedelta = MIN
 
 
 class TestContested:
-    @pytest.mark.parametrize(
-        ("episodes", "contested"),
-        [
-            pytest.param([{}], False, id="once"),
-            pytest.param([{}, {}], True, id="in two episodes running"),
-            pytest.param([{}, {"by": "helm"}], False, id="by somebody else"),
-            pytest.param([{}, {"by": "helm"}, {}], False, id="by somebody else in between"),
-            pytest.param([{}, {"after": timedelta(hours=5)}], True, id="in two windows, however late"),
-            pytest.param([{"by": "kubectl"}] * 3, False, id="a person"),
-            pytest.param([{"by": "kubectl-client-side-apply"}] * 3, False, id="a person, applying"),
-            pytest.param([{"by": "Mozilla"}] * 3, False, id="a browser"),
-            pytest.param([{"by": "argocd-server"}] * 3, False, id="a person, on a page of Argo CD"),
-            pytest.param([{"by": "virt-api"}] * 3, False, id="a person, by virtctl"),
-            pytest.param([{"by": "GoogleCloudConsole"}] * 3, False, id="a person, on a page of a cloud"),
-            pytest.param([{"timed": False, "after": timedelta(hours=1)}] * 2, True, id="through /scale"),
-        ],
+    @cases(
+        "episodes contested",
+        ("once", [{}], False),
+        ("in two episodes running", [{}, {}], True),
+        ("by somebody else", [{}, {"by": "helm"}], False),
+        ("by somebody else in between", [{}, {"by": "helm"}, {}], False),
+        ("in two windows, however late", [{}, {"after": timedelta(hours=5)}], True),
+        ("a person", [{"by": "kubectl"}] * 3, False),
+        ("a person, applying", [{"by": "kubectl-client-side-apply"}] * 3, False),
+        ("a browser", [{"by": "Mozilla"}] * 3, False),
+        ("a person, on a page of Argo CD", [{"by": "argocd-server"}] * 3, False),
+        ("a person, by virtctl", [{"by": "virt-api"}] * 3, False),
+        ("a person, on a page of a cloud", [{"by": "GoogleCloudConsole"}] * 3, False),
+        ("through /scale", [{"timed": False, "after": timedelta(hours=1)}] * 2, True),
     )
     def test_who_undoes_us_twice_running_is_left_alone(self, episodes, contested):
         world = a_world(a_service(), a_workload(), now=NIGHT)
@@ -181,40 +180,38 @@ DEPLOYMENT = ("apps", "Deployment")
 FLUX = "kustomize-controller"
 
 
-@pytest.mark.parametrize(
-    ("by", "of", "autoscaler", "expected"),
-    [
-        pytest.param(
-            FLUX,
-            DEPLOYMENT,
-            "web",
-            "or annotate the HorizontalPodAutoscaler with kustomize.toolkit.fluxcd.io/reconcile: disabled;",
-            id="maxReplicas cannot be left out",
-        ),
-        pytest.param(
-            FLUX,
-            DEPLOYMENT,
-            "",
-            "leave spec.replicas out of the manifest, or in the Kustomization: spec.ignore: "
-            "[{paths: [/spec/replicas], target: {kind: Deployment}}], or annotate the "
-            "Deployment with kustomize.toolkit.fluxcd.io/reconcile: disabled",
-            id="replicas can be left out",
-        ),
-        pytest.param(
-            "argocd",
-            ("", "ReplicationController"),
-            "",
-            'ignoreDifferences: [{group: "", kind: ReplicationController, jsonPointers: [/spec/replicas]}]',
-            id="the core group",
-        ),
-        pytest.param(
-            FLUX,
-            ("keda.sh", "ScaledObject"),
-            "",
-            'leave metadata.annotations["autoscaling.keda.sh/paused-replicas"] out',
-            id="an annotation as people write it",
-        ),
-    ],
+@cases(
+    "by of autoscaler expected",
+    (
+        "maxReplicas cannot be left out",
+        FLUX,
+        DEPLOYMENT,
+        "web",
+        "or annotate the HorizontalPodAutoscaler with kustomize.toolkit.fluxcd.io/reconcile: disabled;",
+    ),
+    (
+        "replicas can be left out",
+        FLUX,
+        DEPLOYMENT,
+        "",
+        "leave spec.replicas out of the manifest, or in the Kustomization: spec.ignore: "
+        "[{paths: [/spec/replicas], target: {kind: Deployment}}], or annotate the "
+        "Deployment with kustomize.toolkit.fluxcd.io/reconcile: disabled",
+    ),
+    (
+        "the core group",
+        "argocd",
+        ("", "ReplicationController"),
+        "",
+        'ignoreDifferences: [{group: "", kind: ReplicationController, jsonPointers: [/spec/replicas]}]',
+    ),
+    (
+        "an annotation as people write it",
+        FLUX,
+        ("keda.sh", "ScaledObject"),
+        "",
+        'leave metadata.annotations["autoscaling.keda.sh/paused-replicas"] out',
+    ),
 )
 def test_14_advice_that_can_be_followed(by, of, autoscaler, expected):
     group, kind = of
@@ -237,7 +234,7 @@ def undone_night(world: World, *, acts: bool, after: timedelta = MINUTE, **how: 
     run_in(world, FLOOR)
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["the bounds", "all of it"])
+@cases("whole", ("the bounds", False), ("all of it", True))
 class TestBoundsPutBack:
     def test_at_its_floor_it_is_woken_and_the_undo_is_counted(self, whole):
         world = the_world()
@@ -247,7 +244,7 @@ class TestBoundsPutBack:
         assert world.objects[WEB].annotations["reconciler/awake-until"] == "2026-11-23T06:00:00Z"
         assert run_in(world, FLOOR).desired.decisions == ()
 
-    @pytest.mark.parametrize("acts", [False, True], ids=["", "the autoscaler acts"])
+    @cases("acts", ("", False), ("the autoscaler acts", True))
     def test_in_two_windows_it_is_contested_and_left_alone(self, whole, acts):
         world = the_world()
         undone_night(world, acts=acts, whole=whole, after=timedelta(hours=1))
@@ -283,9 +280,7 @@ def test_the_event_and_the_notice_name_the_writer_and_what_ends_the_fight():
     assert f"contested by {GIT}, which reverted it 2 times" in text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "undone"), [(30, True), (90, False)], ids=["as far as clocks differ", "longer ago"]
-)
+@cases("seconds undone", ("as far as clocks differ", 30, True), ("longer ago", 90, False))
 def test_a_whole_autoscaler_that_was_written_just_before_the_idle(seconds, undone):
     """The server's clock may be behind ours; a run of ours that died leaves no annotations either."""
     world = the_world()

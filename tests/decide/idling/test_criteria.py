@@ -24,6 +24,7 @@ from reconciler.policy.types import (
     WeeklyWindow,
 )
 from tests.builders import a_cluster, a_service, a_state, a_workload
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -48,31 +49,29 @@ def judged(policy, said=None, now=NIGHT, service: str | None = "web") -> PolicyV
     return evaluator_of(policy, Answers("east", policy.name, said or {}, now))("shop", service)
 
 
-@pytest.mark.parametrize(
-    ("said", "result", "words"),
-    [
-        pytest.param(answers(("web", 0)), IDLE, "0 at most 0 in 30m", id="at the bound"),
-        pytest.param(answers(("web", 5)), BUSY, "5 above 0 in 30m", id="above"),
-        pytest.param(answers(("web", -1)), IDLE, "-1 at most 0 in 30m", id="below"),
-        pytest.param(answers(("api", 0)), UNKNOWN, "no series", id="another Service's"),
-        pytest.param(answers(("web", 0), namespace="other"), UNKNOWN, "no series", id="another namespace's"),
-        pytest.param(answers(("web", math.nan)), UNKNOWN, "nan", id="NaN"),
-        pytest.param(answers(("web", math.inf)), UNKNOWN, "inf", id="infinite"),
-        pytest.param(answers(("web", 0), ("web", 0)), UNKNOWN, "given 2 times", id="given twice"),
-        pytest.param(answers(("web", 0), warnings=("half",)), UNKNOWN, "partial: half", id="with warnings"),
-        pytest.param(answers(error="refused"), UNKNOWN, "failed to load: refused", id="failed"),
-        pytest.param({}, UNKNOWN, "not evaluated", id="not in the snapshot"),
-        pytest.param(
-            answers(("web", 0), at=NIGHT - timedelta(minutes=5, seconds=1)),
-            UNKNOWN,
-            "recorded at 2026-11-20T21:54:59Z, more than 5 minutes ago",
-            id="recorded too long ago",
-        ),
-        pytest.param(answers(("web", 0), at=NIGHT - timedelta(minutes=5)), IDLE, "0 at most 0", id="just in time"),
-        pytest.param(answers(("web", 0), policy="other"), UNKNOWN, "not evaluated", id="another policy's"),
-        pytest.param(answers(("web", 0), cluster="west"), UNKNOWN, "not evaluated", id="another cluster's"),
-        pytest.param(answers(("web", 0), window="5m"), UNKNOWN, "not evaluated", id="another window's"),
-    ],
+@cases(
+    "said result words",
+    ("at the bound", answers(("web", 0)), IDLE, "0 at most 0 in 30m"),
+    ("above", answers(("web", 5)), BUSY, "5 above 0 in 30m"),
+    ("below", answers(("web", -1)), IDLE, "-1 at most 0 in 30m"),
+    ("another Service's", answers(("api", 0)), UNKNOWN, "no series"),
+    ("another namespace's", answers(("web", 0), namespace="other"), UNKNOWN, "no series"),
+    ("NaN", answers(("web", math.nan)), UNKNOWN, "nan"),
+    ("infinite", answers(("web", math.inf)), UNKNOWN, "inf"),
+    ("given twice", answers(("web", 0), ("web", 0)), UNKNOWN, "given 2 times"),
+    ("with warnings", answers(("web", 0), warnings=("half",)), UNKNOWN, "partial: half"),
+    ("failed", answers(error="refused"), UNKNOWN, "failed to load: refused"),
+    ("not in the snapshot", {}, UNKNOWN, "not evaluated"),
+    (
+        "recorded too long ago",
+        answers(("web", 0), at=NIGHT - timedelta(minutes=5, seconds=1)),
+        UNKNOWN,
+        "recorded at 2026-11-20T21:54:59Z, more than 5 minutes ago",
+    ),
+    ("just in time", answers(("web", 0), at=NIGHT - timedelta(minutes=5)), IDLE, "0 at most 0"),
+    ("another policy's", answers(("web", 0), policy="other"), UNKNOWN, "not evaluated"),
+    ("another cluster's", answers(("web", 0), cluster="west"), UNKNOWN, "not evaluated"),
+    ("another window's", answers(("web", 0), window="5m"), UNKNOWN, "not evaluated"),
 )
 def test_a_metric(said, result, words):
     evaluation = judged(a_policy("idle-dev", a_metric()), said)
@@ -87,19 +86,15 @@ OTHER_LABELS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("said", "result", "words"),
-    [
-        pytest.param(answers(("api", 7)), IDLE, "0 at most 0", id="another selected Service's series"),
-        pytest.param(answers(("api", 7), ("gone", 7)), IDLE, "0 at most 0", id="among others"),
-        pytest.param(answers(), IDLE, "0 at most 0", id="no series at all"),
-        pytest.param(OTHER_LABELS, UNKNOWN, "none of its series names a selected Service", id="other labels"),
-        pytest.param(
-            answers(("web", 7), namespace="other"), UNKNOWN, "none of its series", id="a namespace not selected"
-        ),
-        pytest.param(answers(("gone", 7)), UNKNOWN, "none of its series", id="a Service that is not there"),
-        pytest.param(answers(("db", 7)), UNKNOWN, "none of its series", id="a Service whose labels are not selected"),
-    ],
+@cases(
+    "said result words",
+    ("another selected Service's series", answers(("api", 7)), IDLE, "0 at most 0"),
+    ("among others", answers(("api", 7), ("gone", 7)), IDLE, "0 at most 0"),
+    ("no series at all", answers(), IDLE, "0 at most 0"),
+    ("other labels", OTHER_LABELS, UNKNOWN, "none of its series names a selected Service"),
+    ("a namespace not selected", answers(("web", 7), namespace="other"), UNKNOWN, "none of its series"),
+    ("a Service that is not there", answers(("gone", 7)), UNKNOWN, "none of its series"),
+    ("a Service whose labels are not selected", answers(("db", 7)), UNKNOWN, "none of its series"),
 )
 def test_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_service(said, result, words):
     selected = ObjectSelector(labels=LabelSelector((("tier", "web"),)))
@@ -117,16 +112,12 @@ def test_no_series_is_zero_only_where_the_series_that_are_there_name_a_selected_
     assert words in why_of(outcome)
 
 
-@pytest.mark.parametrize(
-    ("coverage", "result", "words"),
-    [
-        pytest.param(answers(("web", 50), query=COVERAGE), IDLE, "0 at most 0", id="enough"),
-        pytest.param(
-            answers(("web", 49), query=COVERAGE), UNKNOWN, "coverage is 49, expected at least 50", id="too little"
-        ),
-        pytest.param(answers(query=COVERAGE), UNKNOWN, "coverage is no series", id="none"),
-        pytest.param({}, UNKNOWN, "coverage is not evaluated", id="not evaluated"),
-    ],
+@cases(
+    "coverage result words",
+    ("enough", answers(("web", 50), query=COVERAGE), IDLE, "0 at most 0"),
+    ("too little", answers(("web", 49), query=COVERAGE), UNKNOWN, "coverage is 49, expected at least 50"),
+    ("none", answers(query=COVERAGE), UNKNOWN, "coverage is no series"),
+    ("not evaluated", {}, UNKNOWN, "coverage is not evaluated"),
 )
 def test_coverage(coverage, result, words):
     policy = a_policy("idle-dev", a_metric(coverage=COVERAGE, coverage_at_least=50))
@@ -140,13 +131,11 @@ def test_a_workload_without_a_service_has_no_metric():
     assert (evaluation.result, "a metric needs a Service" in text_of(evaluation.reasons)) == (UNKNOWN, True)
 
 
-@pytest.mark.parametrize(
-    ("now", "result", "words", "at", "until"),
-    [
-        pytest.param(NIGHT, IDLE, "until", "2026-11-23T06:00:00Z", MONDAY, id="open"),
-        pytest.param(NOON, BUSY, "closed until", "2026-11-20T19:00:00Z", None, id="closed"),
-        pytest.param(MONDAY, BUSY, "closed until", "2026-11-23T19:00:00Z", None, id="the end does not belong to it"),
-    ],
+@cases(
+    "now result words at until",
+    ("open", NIGHT, IDLE, "until", "2026-11-23T06:00:00Z", MONDAY),
+    ("closed", NOON, BUSY, "closed until", "2026-11-20T19:00:00Z", None),
+    ("the end does not belong to it", MONDAY, BUSY, "closed until", "2026-11-23T19:00:00Z", None),
 )
 def test_a_schedule(now, result, words, at, until):
     evaluation = judged(a_policy(), now=now)
@@ -160,46 +149,35 @@ ONCE = "2026-01-01T10:00/2026-01-01T12:00"
 RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23), reason="release")
 
 
-@pytest.mark.parametrize(
-    ("now", "fields", "result", "words", "change"),
-    [
-        pytest.param(
-            NIGHT, {}, IDLE, 'outside uptime "Mon-Fri 07:00-20:00" until {}', "2026-11-23T07:00:00Z", id="outside"
-        ),
-        pytest.param(NOON, {}, BUSY, 'in uptime "Mon-Fri 07:00-20:00" until {}', "2026-11-20T20:00:00Z", id="inside"),
-        pytest.param(
-            NIGHT,
-            {"name": "office-hours"},
-            IDLE,
-            "outside uptime office-hours until {}",
-            "2026-11-23T07:00:00Z",
-            id="a name",
-        ),
-        pytest.param(
-            NIGHT,
-            {"exceptions": (RELEASE,)},
-            BUSY,
-            'exception to uptime "Mon-Fri 07:00-20:00" until {} (release)',
-            "2026-11-20T23:00:00Z",
-            id="an exception",
-        ),
-        pytest.param(
-            NOON,
-            {"windows": (), "texts": ("00:00-24:00",)},
-            BUSY,
-            'in uptime "00:00-24:00" without end',
-            'there is an end of uptime "00:00-24:00"',
-            id="always",
-        ),
-        pytest.param(
-            NOON,
-            {"windows": (WeeklyWindow(0, 0, 7, 0),), "texts": (ONCE,)},
-            IDLE,
-            f'outside uptime "{ONCE}" without end',
-            f'there is a window of uptime "{ONCE}"',
-            id="never",
-        ),
-    ],
+@cases(
+    "now fields result words change",
+    ("outside", NIGHT, {}, IDLE, 'outside uptime "Mon-Fri 07:00-20:00" until {}', "2026-11-23T07:00:00Z"),
+    ("inside", NOON, {}, BUSY, 'in uptime "Mon-Fri 07:00-20:00" until {}', "2026-11-20T20:00:00Z"),
+    ("a name", NIGHT, {"name": "office-hours"}, IDLE, "outside uptime office-hours until {}", "2026-11-23T07:00:00Z"),
+    (
+        "an exception",
+        NIGHT,
+        {"exceptions": (RELEASE,)},
+        BUSY,
+        'exception to uptime "Mon-Fri 07:00-20:00" until {} (release)',
+        "2026-11-20T23:00:00Z",
+    ),
+    (
+        "always",
+        NOON,
+        {"windows": (), "texts": ("00:00-24:00",)},
+        BUSY,
+        'in uptime "00:00-24:00" without end',
+        'there is an end of uptime "00:00-24:00"',
+    ),
+    (
+        "never",
+        NOON,
+        {"windows": (WeeklyWindow(0, 0, 7, 0),), "texts": (ONCE,)},
+        IDLE,
+        f'outside uptime "{ONCE}" without end',
+        f'there is a window of uptime "{ONCE}"',
+    ),
 )
 def test_12_a_schedule_that_states_its_uptime(now, fields, result, words, change):
     """`change` is the time that is in `words` too, or else what would change it."""
@@ -250,15 +228,12 @@ def test_criteria_nest_and_tell_what_decided():
     assert text_of(busy.reasons) == "schedule office-hours-off closed until 2026-11-20T19:00:00Z, 3 above 0 in 5m"
 
 
-@pytest.mark.parametrize(
-    ("value", "expected", "words"),
-    [
-        (1.0, BUSY, "wakeWhen 1 above 0 in 5m"),
-        (0.0, IDLE, ""),
-        (math.nan, UNKNOWN, "wakeWhen unknown in 5m: nan"),
-        (None, UNKNOWN, "wakeWhen unknown in 5m: no series"),
-    ],
-    ids=["above", "at the threshold", "NaN", "no series"],
+@cases(
+    "value expected words",
+    ("above", 1.0, BUSY, "wakeWhen 1 above 0 in 5m"),
+    ("at the threshold", 0.0, IDLE, ""),
+    ("NaN", math.nan, UNKNOWN, "wakeWhen unknown in 5m: nan"),
+    ("no series", None, UNKNOWN, "wakeWhen unknown in 5m: no series"),
 )
 def test_wake_when_holds_or_may_hold(value, expected, words):
     policy = a_policy(wake_when=(WakeMetric("queue", 0, "5m"),))
@@ -272,42 +247,30 @@ def test_wake_when_holds_or_may_hold(value, expected, words):
 IDLE_METRIC, BUSY_METRIC, NO_METRIC = (PolicyVerdict(POLICY, one, (), threshold=3.0) for one in (IDLE, BUSY, UNKNOWN))
 
 
-@pytest.mark.parametrize(
-    ("evaluation", "wanted", "expected"),
-    [
-        pytest.param(NO_METRIC, {IDLE}, "the metric has a value of at most 3", id="unknown, to idle"),
-        pytest.param(NO_METRIC, {BUSY}, "the metric has a value above 3", id="unknown, to busy"),
-        pytest.param(
-            joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=False),
-            {IDLE},
-            "the metric is at most 3 and the metric has a value of at most 3",
-            id="what is unknown beside what is busy",
-        ),
-        pytest.param(
-            joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=False),
-            {IDLE, UNKNOWN},
-            "the metric is at most 3",
-            id="not busy",
-        ),
-        pytest.param(
-            joined(POLICY, (IDLE_METRIC, NO_METRIC), is_any=True),
-            {BUSY},
-            "the metric is above 3 and the metric has a value above 3",
-            id="what is unknown beside what is idle",
-        ),
-        pytest.param(
-            joined(POLICY, (IDLE_METRIC, NO_METRIC), is_any=True),
-            {BUSY, UNKNOWN},
-            "the metric is above 3",
-            id="not idle",
-        ),
-        pytest.param(
-            joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=True),
-            {IDLE},
-            "the metric is at most 3 or the metric has a value of at most 3",
-            id="either",
-        ),
-    ],
+@cases(
+    "evaluation wanted expected",
+    ("unknown, to idle", NO_METRIC, {IDLE}, "the metric has a value of at most 3"),
+    ("unknown, to busy", NO_METRIC, {BUSY}, "the metric has a value above 3"),
+    (
+        "what is unknown beside what is busy",
+        joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=False),
+        {IDLE},
+        "the metric is at most 3 and the metric has a value of at most 3",
+    ),
+    ("not busy", joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=False), {IDLE, UNKNOWN}, "the metric is at most 3"),
+    (
+        "what is unknown beside what is idle",
+        joined(POLICY, (IDLE_METRIC, NO_METRIC), is_any=True),
+        {BUSY},
+        "the metric is above 3 and the metric has a value above 3",
+    ),
+    ("not idle", joined(POLICY, (IDLE_METRIC, NO_METRIC), is_any=True), {BUSY, UNKNOWN}, "the metric is above 3"),
+    (
+        "either",
+        joined(POLICY, (BUSY_METRIC, NO_METRIC), is_any=True),
+        {IDLE},
+        "the metric is at most 3 or the metric has a value of at most 3",
+    ),
 )
 def test_what_criteria_change_to_is_said(evaluation, wanted, expected):
     assert str(evaluation.change_if(wanted)) == expected

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from reconciler.labels import LabelSelector
 from reconciler.model import Service, Workload
 from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
 from tests.builders import a_cluster, a_namespace, a_service, a_state, a_workload
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_policy,
@@ -51,53 +51,41 @@ def world(*objects: Workload | Service) -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    ("exclude", "left"),
-    [
-        pytest.param([named("alone")], ["Deployment/api", "StatefulSet/db"], id="by name"),
-        pytest.param([named("al*")], ["Deployment/api", "StatefulSet/db"], id="by pattern"),
-        pytest.param(
-            [Selector(workloads=WorkloadSelector(("Deployment",)))], ["StatefulSet/db"], id="by kind, without a Service"
-        ),
-        pytest.param(
-            [Selector(workloads=WorkloadSelector(objects=ObjectSelector(labels=LabelSelector((("part", "db"),)))))],
-            ["Deployment/alone", "Deployment/api"],
-            id="by label",
-        ),
-        pytest.param([named("alone"), named("db")], ["Deployment/api"], id="any of several"),
-        pytest.param(
-            [named("alone", namespaces=ObjectSelector(include=("other",)))],
-            ["Deployment/alone", "Deployment/api", "StatefulSet/db"],
-            id="elsewhere: another namespace",
-        ),
-        pytest.param(
-            [named("alone", clusters=ObjectSelector(include=("west",)))],
-            ["Deployment/alone", "Deployment/api", "StatefulSet/db"],
-            id="elsewhere: another cluster",
-        ),
-        pytest.param([Selector(namespaces=ObjectSelector(include=("shop",)))], [], id="a whole namespace"),
-        pytest.param(
-            [Selector(namespaces=ObjectSelector(labels=LabelSelector((("env", "dev"),))))],
-            [],
-            id="a namespace by its labels",
-        ),
-    ],
+@cases(
+    "exclude left",
+    ("by name", [named("alone")], ["Deployment/api", "StatefulSet/db"]),
+    ("by pattern", [named("al*")], ["Deployment/api", "StatefulSet/db"]),
+    ("by kind, without a Service", [Selector(workloads=WorkloadSelector(("Deployment",)))], ["StatefulSet/db"]),
+    (
+        "by label",
+        [Selector(workloads=WorkloadSelector(objects=ObjectSelector(labels=LabelSelector((("part", "db"),)))))],
+        ["Deployment/alone", "Deployment/api"],
+    ),
+    ("any of several", [named("alone"), named("db")], ["Deployment/api"]),
+    (
+        "elsewhere: another namespace",
+        [named("alone", namespaces=ObjectSelector(include=("other",)))],
+        ["Deployment/alone", "Deployment/api", "StatefulSet/db"],
+    ),
+    (
+        "elsewhere: another cluster",
+        [named("alone", clusters=ObjectSelector(include=("west",)))],
+        ["Deployment/alone", "Deployment/api", "StatefulSet/db"],
+    ),
+    ("a whole namespace", [Selector(namespaces=ObjectSelector(include=("shop",)))], []),
+    ("a namespace by its labels", [Selector(namespaces=ObjectSelector(labels=LabelSelector((("env", "dev"),))))], []),
 )
 def test_what_an_exclusion_matches_is_not_selected_by_this_policy(exclude: list[Selector], left: list[str]):
     policy = a_policy(selector=workloads_selector(), exclude=tuple(exclude))
     assert idled(decided(world(API, DB, ALONE), policy)) == left
 
 
-@pytest.mark.parametrize(
+@cases(
     "exclude",
-    [
-        pytest.param(named("db"), id="the workload by name"),
-        pytest.param(Selector(workloads=WorkloadSelector(("StatefulSet",))), id="the workload by kind"),
-        pytest.param(Selector(services=ObjectSelector(include=("db",))), id="with its Service by name"),
-        pytest.param(
-            Selector(services=ObjectSelector(labels=LabelSelector((("tier", "data"),)))), id="with its Service by label"
-        ),
-    ],
+    ("the workload by name", named("db")),
+    ("the workload by kind", Selector(workloads=WorkloadSelector(("StatefulSet",)))),
+    ("with its Service by name", Selector(services=ObjectSelector(include=("db",)))),
+    ("with its Service by label", Selector(services=ObjectSelector(labels=LabelSelector((("tier", "data"),))))),
 )
 def test_nothing_behind_a_service_is_idled_while_an_excluded_target_of_it_runs(exclude: Selector):
     db_only = replace(DB_SERVICE, selector={"app": "shop", "part": "db"})

@@ -14,6 +14,7 @@ from reconciler.decide.idling.service_records import targets_text
 from reconciler.model import EndpointSlice, ObjectRef
 from reconciler.policy.types import Calendar, ScheduleCriterion
 from tests.builders import a_cluster, a_ref, a_service, a_state, a_workload, an_hpa, an_idle_record
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -70,33 +71,27 @@ class TestExplanations:
     def test_of_two_equal_policies_both_are_named(self):
         assert [one[-1] for one in self.rows(of(a_policy("a"), a_policy("b")))] == [("services (Service/web)",)] * 2
 
-    @pytest.mark.parametrize(
-        ("web", "rows"),
-        [
-            pytest.param(
-                {"replicas": 0, "annotations": OC_RECORD},
-                [("Deployment", "", "left as it is", False, ())], id="idled by somebody else",
-            ),
-            pytest.param({"annotations": {"reconciler/wake-requested-at": AT}}, [], id="a request, and it runs"),
-        ],
+    @cases(
+        "web rows",
+        ("idled by somebody else",
+            {"replicas": 0, "annotations": OC_RECORD},
+            [("Deployment", "", "left as it is", False, ())]),
+        ("a request, and it runs", {"annotations": {"reconciler/wake-requested-at": AT}}, []),
     )  # fmt: skip
     def test_what_no_policy_selects_is_explained_where_it_is_idle(self, web, rows):
         assert self.rows(of(a_policy("other", selector=labelled("no", "one")), web=web)) == rows
 
-    @pytest.mark.parametrize(
-        ("web", "asleep"),
-        [
-            pytest.param({}, 0, id="it runs"),
-            pytest.param({"replicas": 0, "annotations": RECORD}, 3, id="idle"),
-            pytest.param({"replicas": 1, "annotations": {**RECORD, "reconciler/idled-to": "1"}}, 2, id="at one"),
-            pytest.param({"replicas": 2, "annotations": RECORD}, 0, id="somebody scaled it up"),
-            pytest.param({"replicas": 0, "annotations": OC_RECORD}, 0, id="idled by somebody else"),
-            pytest.param(
-                {"kind": "CronJob", "replicas": 0, "suspend": True,
-                 "annotations": {**OURS, IDLED_AT: AT, "reconciler/previous-suspend": "false"}},
-                0, id="a CronJob has none of its own",
-            ),
-        ],
+    @cases(
+        "web asleep",
+        ("it runs", {}, 0),
+        ("idle", {"replicas": 0, "annotations": RECORD}, 3),
+        ("at one", {"replicas": 1, "annotations": {**RECORD, "reconciler/idled-to": "1"}}, 2),
+        ("somebody scaled it up", {"replicas": 2, "annotations": RECORD}, 0),
+        ("idled by somebody else", {"replicas": 0, "annotations": OC_RECORD}, 0),
+        ("a CronJob has none of its own",
+            {"kind": "CronJob", "replicas": 0, "suspend": True,
+             "annotations": {**OURS, IDLED_AT: AT, "reconciler/previous-suspend": "false"}},
+            0),
     )  # fmt: skip
     def test_how_many_replicas_are_asleep(self, web, asleep):
         kinds = a_policy(selector=workloads_selector("Deployment", "CronJob"))
@@ -112,16 +107,13 @@ class TestExplanations:
             field_is("idleReplicas", "0"),
         )
 
-    @pytest.mark.parametrize(
-        ("cluster", "kinds", "words"),
-        [
-            pytest.param({}, ["Deployment"], "schedule office-hours-off", id="a workload is behind it"),
-            pytest.param({"workloads": ()}, ["Service"], "no scalable workload is behind it", id="none is"),
-            pytest.param(
-                {"unreadable": {"endpointslices": "no"}},
-                ["Deployment", "Service"], "its EndpointSlices cannot be read", id="not all are known",
-            ),
-        ],
+    @cases(
+        "cluster kinds words",
+        ("a workload is behind it", {}, ["Deployment"], "schedule office-hours-off"),
+        ("none is", {"workloads": ()}, ["Service"], "no scalable workload is behind it"),
+        ("not all are known",
+            {"unreadable": {"endpointslices": "no"}},
+            ["Deployment", "Service"], "its EndpointSlices cannot be read"),
     )  # fmt: skip
     def test_a_service_is_explained_where_its_workloads_do_not_say_all(self, cluster, kinds, words):
         explanations = of(a_policy(), **cluster).desired.explanations
@@ -130,30 +122,20 @@ class TestExplanations:
         ]
         assert words in explanations[-1].why
 
-    @pytest.mark.parametrize(
-        ("policies", "rows"),
-        [
-            pytest.param(
-                (a_policy(),), [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)",))],
-                id="through its Service",
-            ),
-            pytest.param(
-                (a_policy(selector=workloads_selector()),),
-                [("Deployment", "idle-dev", "goes idle", True, ("workloads",))],
-                id="itself",
-            ),
-            pytest.param(
-                (a_policy(selector=services_selector(workloads=BY_NAME)),),
-                [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)", "workloads"))],
-                id="both ways",
-            ),
-            pytest.param(
-                (a_policy("one"), a_policy("two", selector=workloads_selector())),
-                [("Deployment", "one", "goes idle", True, ("services (Service/web)",)),
-                 ("Deployment", "two", "goes idle", True, ("workloads",))],
-                id="each policy one way",
-            ),
-        ],
+    @cases(
+        "policies rows",
+        ("through its Service",
+            (a_policy(),), [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)",))]),
+        ("itself",
+            (a_policy(selector=workloads_selector()),),
+            [("Deployment", "idle-dev", "goes idle", True, ("workloads",))]),
+        ("both ways",
+            (a_policy(selector=services_selector(workloads=BY_NAME)),),
+            [("Deployment", "idle-dev", "goes idle", True, ("services (Service/web)", "workloads"))]),
+        ("each policy one way",
+            (a_policy("one"), a_policy("two", selector=workloads_selector())),
+            [("Deployment", "one", "goes idle", True, ("services (Service/web)",)),
+             ("Deployment", "two", "goes idle", True, ("workloads",))]),
     )  # fmt: skip
     def test_which_part_of_a_selector_selects_it(self, policies, rows):
         assert self.rows(of(*policies)) == rows
@@ -166,16 +148,12 @@ def never(name: str = "low", value: float | None = 1, **fields: Any):
 
 
 class TestOverridden:
-    @pytest.mark.parametrize(
-        ("fields", "value", "rows"),
-        [
-            pytest.param({}, 1, [("low", "awake", "high", "priority 5")], id="it wants another thing"),
-            pytest.param({}, 0, [], id="it wants the same"),
-            pytest.param({}, None, [], id="it does not know"),
-            pytest.param(
-                {"priority": 9, "mode": "Observe"}, 1, [("low", "awake", "high", "it only observes")], id="it observes"
-            ),
-        ],
+    @cases(
+        "fields value rows",
+        ("it wants another thing", {}, 1, [("low", "awake", "high", "priority 5")]),
+        ("it wants the same", {}, 0, []),
+        ("it does not know", {}, None, []),
+        ("it observes", {"priority": 9, "mode": "Observe"}, 1, [("low", "awake", "high", "it only observes")]),
     )
     def test_whose_wish_is_told(self, fields, value, rows):
         policy, said = never(value=value, **fields)
@@ -205,15 +183,13 @@ class TestUndecided:
     def rows(self, outcome: IdlingOutcome) -> list[tuple[str, str, str]]:
         return [(one.subject, one.policy, one.why) for one in outcome.desired.undecided]
 
-    @pytest.mark.parametrize(
-        ("value", "no_place", "words"),
-        [
-            pytest.param(0, "", "", id="idle"),
-            pytest.param(1, "", "", id="busy"),
-            pytest.param(None, "", "metric unknown in 30m: not evaluated", id="unknown"),
-            pytest.param(0, "it has no spec.pool", "it has no spec.pool", id="idle, no scale"),
-            pytest.param(1, "it has no spec.pool", "", id="busy, no scale"),
-        ],
+    @cases(
+        "value no_place words",
+        ("idle", 0, "", ""),
+        ("busy", 1, "", ""),
+        ("unknown", None, "", "metric unknown in 30m: not evaluated"),
+        ("idle, no scale", 0, "it has no spec.pool", "it has no spec.pool"),
+        ("busy, no scale", 1, "it has no spec.pool", ""),
     )
     def test_of_what_runs(self, value, no_place, words):
         policy, said = never(value=value)
@@ -221,16 +197,17 @@ class TestUndecided:
             ("east/shop/Deployment/web", "low", words)
         ] * bool(words)
 
-    @pytest.mark.parametrize(
-        ("due", "count"),
-        [pytest.param("2026-11-21T06:00:00Z", 1, id="it stays idle"), pytest.param(AT, 0, id="it is due, and woken")],
+    @cases(
+        "due count",
+        ("it stays idle", "2026-11-21T06:00:00Z", 1),
+        ("it is due, and woken", AT, 0),
     )
     def test_of_what_is_idle(self, due, count):
         policy, _ = never("idle-dev")
         outcome = of(policy, web={"replicas": 0, "annotations": {**RECORD, "reconciler/wake-due": due}})
         assert len(outcome.desired.undecided) == count
 
-    @pytest.mark.parametrize(("labels", "count"), [({"app": "web"}, 1), ({}, 0)], ids=["selected", "not selected"])
+    @cases("labels count", ("selected", {"app": "web"}, 1), ("not selected", {}, 0))
     def test_of_a_service_whose_workloads_are_not_all_known(self, labels, count):
         policy = a_policy(selector=labelled("app", "web"))
         asked = {"reconciler/wake-requested-at": AT}
@@ -247,21 +224,19 @@ class TestWhatMayBeBehindAService:
         ObjectRef("east", "shop", "EndpointSlice", "web-x", "discovery.k8s.io"), "web", (("a", "uid"),)
     )
 
-    @pytest.mark.parametrize(
-        ("service", "values", "asked"),
-        [
-            pytest.param({}, (0,), True, id="idle"),
-            pytest.param({}, (1,), False, id="busy"),
-            pytest.param({}, (None,), False, id="unknown"),
-            pytest.param({}, (), False, id="no policy"),
-            pytest.param({}, (0, 0), True, id="two policies call it idle"),
-            pytest.param({}, (0, 1), False, id="one of two calls it busy"),
-            pytest.param({"reconciler/exclude": "true"}, (0,), False, id="excluded"),
-            pytest.param({OC_IDLE: AT}, (0,), False, id="idled by somebody else"),
-            pytest.param({"reconciler/exclude": "true", OC_IDLE: AT}, (0,), False, id="both"),
-        ],
+    @cases(
+        "service values asked",
+        ("idle", {}, (0,), True),
+        ("busy", {}, (1,), False),
+        ("unknown", {}, (None,), False),
+        ("no policy", {}, (), False),
+        ("two policies call it idle", {}, (0, 0), True),
+        ("one of two calls it busy", {}, (0, 1), False),
+        ("excluded", {"reconciler/exclude": "true"}, (0,), False),
+        ("idled by somebody else", {OC_IDLE: AT}, (0,), False),
+        ("both", {"reconciler/exclude": "true", OC_IDLE: AT}, (0,), False),
     )
-    @pytest.mark.parametrize("has_pods", [True, False], ids=["its pods are not read", "it has none"])
+    @cases("has_pods", ("its pods are not read", True), ("it has none", False))
     def test_where_nothing_else_is_known(self, has_pods, service, values, asked):
         said: dict[Any, Any] = {}
         policies = []
@@ -277,13 +252,11 @@ class TestWhatMayBeBehindAService:
         assert len(told(outcome, "nothingBehind")) == (asked and not has_pods)
 
 
-@pytest.mark.parametrize(
-    ("annotations", "who"),
-    [
-        pytest.param(OC_RECORD, "somebody else", id="oc idle"),
-        pytest.param({**RECORD, **STAGING}, "Fleet staging", id="another Fleet"),
-        pytest.param({OC_IDLE: "yesterday"}, "somebody else", id="it cannot be read"),
-    ],
+@cases(
+    "annotations who",
+    ("oc idle", OC_RECORD, "somebody else"),
+    ("another Fleet", {**RECORD, **STAGING}, "Fleet staging"),
+    ("it cannot be read", {OC_IDLE: "yesterday"}, "somebody else"),
 )
 @pytest.mark.parametrize("kind", ["Service", "Deployment"])
 def test_who_idled_it_is_told(kind, annotations, who):
@@ -306,9 +279,7 @@ class TestListsThatSayMore:
         )  # fmt: skip
         return of(a_policy(), services=fronts, web={"replicas": replicas, "annotations": record or {}}, now=now)
 
-    @pytest.mark.parametrize(
-        ("counts", "replicas"), [((), 0), ((3,), 0), ((2,), 0), ((5,), 4)], ids=["none", "as many", "fewer", "it runs"]
-    )
+    @cases("counts replicas", ("none", (), 0), ("as many", (3,), 0), ("fewer", (2,), 0), ("it runs", (5,), 4))
     def test_nothing_is_told_where_none_does(self, counts, replicas):
         assert notices_of(self.outcome(*counts, replicas=replicas), "unproven") == []
 
@@ -330,17 +301,15 @@ class TestListsThatSayMore:
 class TestExclusionsThatCannotBeRead:
     words = 'reconciler/exclude is "maybe", expected "true" or "false"'
 
-    @pytest.mark.parametrize(
-        ("services", "web", "subjects"),
-        [
-            pytest.param((UNREADABLE,), {}, ["Service/admin"], id="of a Service"),
-            pytest.param((UNREADABLE, {}), {}, ["Service/admin"], id="of one of two Services"),
-            pytest.param((UNREADABLE, UNREADABLE), {}, ["Service/admin", "Service/web"], id="of two Services"),
-            pytest.param(({},), UNREADABLE, ["Deployment/web"], id="of the workload"),
-            pytest.param((UNREADABLE,), UNREADABLE, ["Deployment/web", "Service/admin"], id="of both"),
-            pytest.param(({},), {"reconciler/exclude": "true"}, [], id="one that can be read"),
-            pytest.param(({},), {}, [], id="none"),
-        ],
+    @cases(
+        "services web subjects",
+        ("of a Service", (UNREADABLE,), {}, ["Service/admin"]),
+        ("of one of two Services", (UNREADABLE, {}), {}, ["Service/admin"]),
+        ("of two Services", (UNREADABLE, UNREADABLE), {}, ["Service/admin", "Service/web"]),
+        ("of the workload", ({},), UNREADABLE, ["Deployment/web"]),
+        ("of both", (UNREADABLE,), UNREADABLE, ["Deployment/web", "Service/admin"]),
+        ("one that can be read", ({},), {"reconciler/exclude": "true"}, []),
+        ("none", ({},), {}, []),
     )
     def test_each_is_told_once(self, services, web, subjects):
         fronts = tuple(
@@ -360,24 +329,18 @@ class TestAutoscalersThatHold:
     hpa = an_hpa()
     scaled = a_workload("jobs", kind="ScaledObject", replicas=None, scale_target=("Deployment", "web"))
 
-    @pytest.mark.parametrize(
-        ("policy", "cluster", "words"),
-        [
-            pytest.param(a_policy(), {"autoscalers": (hpa,)}, "", id="one that is not left alone"),
-            pytest.param(
-                a_policy(hpa="Leave"), {"autoscalers": (hpa,)}, "autoscalers.hpa: Leave", id="one that is left alone"
-            ),
-            pytest.param(a_policy(hpa="Leave"), {}, "", id="none that could be left alone"),
-            pytest.param(a_policy(keda="Leave"), {"autoscalers": (hpa,)}, "", id="KEDA is left alone, it has none"),
-            pytest.param(
-                a_policy(keda="Leave"), {"workloads": (WEB, scaled)}, "autoscalers.keda: Leave", id="KEDA is left alone"
-            ),
-            pytest.param(a_policy(hpa="Leave"), {"workloads": (WEB, scaled)}, "", id="HPAs are, it has none"),
-            pytest.param(
-                a_policy(hpa="Leave"), {"autoscalers": (hpa,), "unreadable": {"scaledobjects": "no"}}, "",
-                id="something else keeps it up first",
-            ),
-        ],
+    @cases(
+        "policy cluster words",
+        ("one that is not left alone", a_policy(), {"autoscalers": (hpa,)}, ""),
+        ("one that is left alone",
+            a_policy(hpa="Leave"), {"autoscalers": (hpa,)}, "autoscalers.hpa: Leave"),
+        ("none that could be left alone", a_policy(hpa="Leave"), {}, ""),
+        ("KEDA is left alone, it has none", a_policy(keda="Leave"), {"autoscalers": (hpa,)}, ""),
+        ("KEDA is left alone",
+            a_policy(keda="Leave"), {"workloads": (WEB, scaled)}, "autoscalers.keda: Leave"),
+        ("HPAs are, it has none", a_policy(hpa="Leave"), {"workloads": (WEB, scaled)}, ""),
+        ("something else keeps it up first",
+            a_policy(hpa="Leave"), {"autoscalers": (hpa,), "unreadable": {"scaledobjects": "no"}}, ""),
     )  # fmt: skip
     def test_they_are_told_where_they_are_the_reason(self, policy, cluster, words):
         notices = told(of(policy, **cluster), "autoscaler")

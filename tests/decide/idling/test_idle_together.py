@@ -12,6 +12,7 @@ from reconciler.model import Endpoints, ObjectRef, ObservedState, OwnerReference
 from reconciler.policy.types import IdlingPolicy, ObjectSelector, Selector, WorkloadSelector
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_cluster, a_pod, a_ref, a_service, a_state, a_workload, an_endpoint_slice, change_if_of
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     NIGHT,
     NOON,
@@ -187,15 +188,11 @@ def test_a_service_names_the_highest_at_which_anything_behind_it_stands_idle(rep
 # what is not known
 
 
-@pytest.mark.parametrize(
-    ("pod", "why"),
-    [
-        pytest.param(
-            a_pod("x", owner_uid="u", owner_kind="DaemonSet", owner_name="d"), "owned by DaemonSet/d", id="a DaemonSet"
-        ),
-        pytest.param(a_pod("x"), "Pod/x has no owner", id="a pod of nobody"),
-        pytest.param(None, "Pod/x, which its endpoints name, is not there", id="a pod that is gone"),
-    ],
+@cases(
+    "pod why",
+    ("a DaemonSet", a_pod("x", owner_uid="u", owner_kind="DaemonSet", owner_name="d"), "owned by DaemonSet/d"),
+    ("a pod of nobody", a_pod("x"), "Pod/x has no owner"),
+    ("a pod that is gone", None, "Pod/x, which its endpoints name, is not there"),
 )
 def test_a_pod_that_nothing_scales_holds_the_service(pod, why):
     state = behind(
@@ -227,15 +224,13 @@ class TestPodsAreAskedFor:
         assert outcome.desired.decisions == ()
         assert why_of(outcome) == "the pods behind Service/web are not known yet"
 
-    @pytest.mark.parametrize(
-        ("state", "now"),
-        [
-            pytest.param({}, NOON, id="busy"),
-            pytest.param({"web": replace(WEB, annotations=EXCLUDED)}, NIGHT, id="excluded"),
-            pytest.param({"web": replace(WEB, updated_replicas=1)}, NIGHT, id="in rollout"),
-            pytest.param({"service": a_service(annotations=EXCLUDED)}, NIGHT, id="an excluded Service"),
-            pytest.param({"web": replace(WEB, replicas=0)}, NIGHT, id="at zero"),
-        ],
+    @cases(
+        "state now",
+        ("busy", {}, NOON),
+        ("excluded", {"web": replace(WEB, annotations=EXCLUDED)}, NIGHT),
+        ("in rollout", {"web": replace(WEB, updated_replicas=1)}, NIGHT),
+        ("an excluded Service", {"service": a_service(annotations=EXCLUDED)}, NIGHT),
+        ("at zero", {"web": replace(WEB, replicas=0)}, NIGHT),
     )
     def test_and_nowhere_else(self, state, now):
         assert decided(self.asked(**state), now=now).desired.questions == ()
@@ -247,7 +242,7 @@ class TestPodsAreAskedFor:
 class TestWithoutSelector:
     service = a_service(selector={})
 
-    @pytest.mark.parametrize("slices", [(), (an_endpoint_slice("web"),)], ids=["no slices", "an empty slice"])
+    @cases("slices", ("no slices", ()), ("an empty slice", (an_endpoint_slice("web"),)))
     def test_so_do_plain_endpoints(self, slices):
         endpoints = Endpoints(a_ref(kind="Endpoints"), "uid-e", pods=(("web-0", "uid-web-0"),))
         state = behind(self.service, WEB, endpoint_slices=slices, endpoints=(endpoints,))

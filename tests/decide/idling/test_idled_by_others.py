@@ -7,6 +7,7 @@ import pytest
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_endpoints, an_hpa
+from tests.cases import cases
 from tests.decide.idling.idled_by_others import AT, LIST, OC_IDLE, OC_RECORD, RECORD, STAGING, WEB, a_foreign_world
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, an_idle_world, notices_of, run_in, verbs
 from tests.decide.idling.world import World, a_world
@@ -58,15 +59,13 @@ class TestForeign:
         assert world.replicas(WEB) == 4
         assert world.objects[an_endpoints().ref].annotations == {}
 
-    @pytest.mark.parametrize(
-        ("service", "endpoints"),
-        [
-            pytest.param(OURS_BROKEN, OC_IDLE, id="ours, which cannot be read"),
-            pytest.param(OC_IDLE | {OC_TARGETS: "[{"}, OC_IDLE, id="theirs, which cannot be read"),
-            pytest.param(OC_IDLE | {OC_TARGETS: WEB_AND_API}, OC_IDLE, id="one that lists what sleeps"),
-        ],
+    @cases(
+        "service endpoints",
+        ("ours, which cannot be read", OURS_BROKEN, OC_IDLE),
+        ("theirs, which cannot be read", OC_IDLE | {OC_TARGETS: "[{"}, OC_IDLE),
+        ("one that lists what sleeps", OC_IDLE | {OC_TARGETS: WEB_AND_API}, OC_IDLE),
     )
-    @pytest.mark.parametrize("turned", [False, True], ids=["on the Service", "on its Endpoints"])
+    @cases("turned", ("on the Service", False), ("on its Endpoints", True))
     def test_a_mark_stays_beside_one_of_which_everything_is_woken(self, service, endpoints, turned):
         on_service, on_endpoints = (endpoints, service) if turned else (service, endpoints)
         world = a_foreign_world(on_service, OC_RECORD, an_endpoints(annotations=on_endpoints))

@@ -13,6 +13,7 @@ from reconciler.decide.reasons import ReasonCode
 from reconciler.model import Endpoints, FieldWriter, ObjectRef, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy
 from tests.builders import a_cluster, a_fleet, a_ref, a_run, a_service, a_state, a_workload, an_hpa, an_idle_record
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_metric,
@@ -52,33 +53,29 @@ def on_endpoints(**annotations: str) -> Endpoints:
     return Endpoints(ObjectRef("east", "shop", "Endpoints", "web"), "uid-endpoints", annotations)
 
 
-@pytest.mark.parametrize(
-    ("service", "endpoints", "is_there"),
-    [
-        pytest.param({}, {}, False, id="nothing"),
-        pytest.param({"team": "shop"}, {"team": "shop"}, False, id="other annotations"),
-        pytest.param({IDLED_AT: AT}, {}, True, id="a mark"),
-        pytest.param({}, {IDLED_AT: AT}, True, id="a mark on its Endpoints"),
-        pytest.param({"reconciler/exclude": "true"}, {}, True, id="an opt-out"),
-        pytest.param({REQUESTED: AT}, {}, True, id="a wake request"),
-        pytest.param({REQUESTED: "soon"}, {}, True, id="a wake request that cannot be read"),
-        pytest.param({}, {REQUESTED: "soon"}, True, id="one that cannot be read, on its Endpoints"),
-    ],
+@cases(
+    "service endpoints is_there",
+    ("nothing", {}, {}, False),
+    ("other annotations", {"team": "shop"}, {"team": "shop"}, False),
+    ("a mark", {IDLED_AT: AT}, {}, True),
+    ("a mark on its Endpoints", {}, {IDLED_AT: AT}, True),
+    ("an opt-out", {"reconciler/exclude": "true"}, {}, True),
+    ("a wake request", {REQUESTED: AT}, {}, True),
+    ("a wake request that cannot be read", {REQUESTED: "soon"}, {}, True),
+    ("one that cannot be read, on its Endpoints", {}, {REQUESTED: "soon"}, True),
 )
 def test_which_services_count_that_no_policy_selects(service, endpoints, is_there):
     cluster = found(services=(a_service(annotations=service),), endpoints=(on_endpoints(**endpoints),))
     assert [one.ref.name for one in cluster.services] == ["web"] * is_there
 
 
-@pytest.mark.parametrize(
-    ("annotations", "pinned", "names"),
-    [
-        pytest.param({}, {}, [], id="nothing"),
-        pytest.param({"team": "shop"}, {"team": "shop"}, [], id="other annotations"),
-        pytest.param(RECORD, {}, ["web"], id="a record"),
-        pytest.param({"idling.alpha.openshift.io/idled-at": AT}, {}, ["web"], id="a record of oc idle"),
-        pytest.param({}, {"reconciler/previous-bounds": "{}"}, ["web"], id="held bounds"),
-    ],
+@cases(
+    "annotations pinned names",
+    ("nothing", {}, {}, []),
+    ("other annotations", {"team": "shop"}, {"team": "shop"}, []),
+    ("a record", RECORD, {}, ["web"]),
+    ("a record of oc idle", {"idling.alpha.openshift.io/idled-at": AT}, {}, ["web"]),
+    ("held bounds", {}, {"reconciler/previous-bounds": "{}"}, ["web"]),
 )
 def test_which_workloads_count_that_no_policy_selects(annotations, pinned, names):
     web = a_workload(annotations=annotations)
@@ -104,24 +101,22 @@ class TestWhatAListPutsBehindAService:
         state = only(found(a_policy(), services=(service,), workloads=(a_workload(), other), **cluster), "other")
         return [(one.ref.name, one.ref not in state.listed_only) for one in state.services]
 
-    @pytest.mark.parametrize(
-        ("selector", "workload", "cluster", "is_behind"),
-        [
-            pytest.param({"app": "web"}, {}, {}, False, id="labels tell of others"),
-            pytest.param({"app": "web"}, PROVED, {}, True, id="it says itself that we idled it"),
-            pytest.param({"app": "web"}, PROVED | {"replicas": 1}, {}, False, id="it says so, and runs"),
-            pytest.param({"app": "web"}, {"annotations": RECORD}, {}, False, id="it runs with a record"),
-            pytest.param({"app": "web"}, {"replicas": 0}, {}, False, id="it is at zero"),
-            pytest.param({"app": "web"}, {}, UNREAD, True, id="what labels tell of cannot be read"),
-            pytest.param({"role": "db"}, {}, {}, True, id="labels tell of nothing"),
-            pytest.param({"role": "db"}, {}, UNREAD, True, id="labels tell of nothing that can be read"),
-        ],
+    @cases(
+        "selector workload cluster is_behind",
+        ("labels tell of others", {"app": "web"}, {}, {}, False),
+        ("it says itself that we idled it", {"app": "web"}, PROVED, {}, True),
+        ("it says so, and runs", {"app": "web"}, PROVED | {"replicas": 1}, {}, False),
+        ("it runs with a record", {"app": "web"}, {"annotations": RECORD}, {}, False),
+        ("it is at zero", {"app": "web"}, {"replicas": 0}, {}, False),
+        ("what labels tell of cannot be read", {"app": "web"}, {}, UNREAD, True),
+        ("labels tell of nothing", {"role": "db"}, {}, {}, True),
+        ("labels tell of nothing that can be read", {"role": "db"}, {}, UNREAD, True),
     )
     def test_of_ours(self, selector, workload, cluster, is_behind):
         service = a_service(selector=selector, annotations=listing(OTHER))
         assert self.other(service, a_workload("other", **workload), **cluster) == [("web", is_behind)]
 
-    @pytest.mark.parametrize("workload", [{}, PROVED], ids=["it runs", "it says itself that we idled it"])
+    @cases("workload", ("it runs", {}), ("it says itself that we idled it", PROVED))
     def test_of_somebody_else(self, workload):
         theirs = listing(OTHER) | {"reconciler/owner": "staging/IdlingPolicy/night"}
         assert self.other(a_service(annotations=theirs), a_workload("other", **workload)) == [("web", False)]
@@ -151,14 +146,12 @@ def test_the_policies_of_a_service_that_only_lists_a_workload_have_no_say():
     assert (other.verdict.won, other.verdict.lost, other.behind) == ((), (), ())
 
 
-@pytest.mark.parametrize(
-    ("fleet", "code"),
-    [
-        pytest.param(a_fleet(), None, id="nothing"),
-        pytest.param(a_fleet(protected_namespaces=("shop",)), ReasonCode.NAMESPACE_PROTECTED, id="it"),
-        pytest.param(a_fleet(protected_namespaces=("bank",)), None, id="another one"),
-        pytest.param(a_fleet(protects_unread=True), ReasonCode.NAMESPACES_UNREAD, id="it cannot be read which"),
-    ],
+@cases(
+    "fleet code",
+    ("nothing", a_fleet(), None),
+    ("it", a_fleet(protected_namespaces=("shop",)), ReasonCode.NAMESPACE_PROTECTED),
+    ("another one", a_fleet(protected_namespaces=("bank",)), None),
+    ("it cannot be read which", a_fleet(protects_unread=True), ReasonCode.NAMESPACES_UNREAD),
 )
 def test_which_namespaces_the_fleet_protects(fleet, code):
     web = only(found(a_policy(), services=(a_service(),), workloads=(a_workload(),), fleet=fleet))
@@ -172,12 +165,10 @@ class TestSharedVerdicts:
         cluster = found(a_policy(selector=ITSELF), workloads=(a_workload(), a_workload("api")))
         assert only(cluster).verdict is only(cluster, "api").verdict
 
-    @pytest.mark.parametrize(
-        ("policy", "services"),
-        [
-            pytest.param(a_policy("other", selector=EVERY), (a_service(),), id="one is behind a Service"),
-            pytest.param(a_policy("other", selector=workloads_selector("Deployment")), (), id="one is of another kind"),
-        ],
+    @cases(
+        "policy services",
+        ("one is behind a Service", a_policy("other", selector=EVERY), (a_service(),)),
+        ("one is of another kind", a_policy("other", selector=workloads_selector("Deployment")), ()),
     )
     def test_what_one_more_policy_says_of_one_is_not_said_of_the_others(self, policy, services):
         workloads = (a_workload(), a_workload("api", kind="StatefulSet", labels={"app": "api"}))
@@ -185,13 +176,11 @@ class TestSharedVerdicts:
         names = {name: {one.policy.name for one in only(cluster, name).verdict.won} for name in ("web", "api")}
         assert names == {"web": {"idle-dev", "other"}, "api": {"idle-dev"}}
 
-    @pytest.mark.parametrize(
-        ("criterion", "mode", "values"),
-        [
-            pytest.param(a_schedule(), "Enforce", 1, id="a schedule"),
-            pytest.param(a_schedule(), "Observe", 1, id="a schedule of one that observes"),
-            pytest.param(a_metric(), "Enforce", 3, id="a metric of each"),
-        ],
+    @cases(
+        "criterion mode values",
+        ("a schedule", a_schedule(), "Enforce", 1),
+        ("a schedule of one that observes", a_schedule(), "Observe", 1),
+        ("a metric of each", a_metric(), "Enforce", 3),
     )
     def test_what_is_said_alike_of_many_services_is_one_value(self, criterion, mode, values):
         services = tuple(a_service(f"web-{n}") for n in range(3))

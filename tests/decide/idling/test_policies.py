@@ -28,6 +28,7 @@ from tests.builders import (
     a_workload,
     change_if_of,
 )
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -64,7 +65,7 @@ class TestObserve:
         mark, idle = outcome.desired.observed
         assert idle.needs == (mark.key,)
 
-    @pytest.mark.parametrize("says", [MONDAY_AT_THREE, a_metric()], ids=["busy", "unknown"])
+    @cases("says", ("busy", MONDAY_AT_THREE), ("unknown", a_metric()))
     def test_it_neither_keeps_awake_nor_wakes_what_another_policy_idles(self, says):
         """That one selects the Service, this one the workload behind it."""
         watch = a_policy("watch", says, mode="Observe", selector=workloads_selector(), priority=9)
@@ -123,14 +124,10 @@ class TestFederated:
         left = outcome.after(world.state(), frozenset({"production"}), not_now)
         assert (left(a_ref(cluster="west")) is None) is held_back
 
-    @pytest.mark.parametrize(
+    @cases(
         "clusters",
-        [
-            pytest.param({"east": ClusterPreference(weight=1)}, id="none"),
-            pytest.param(
-                {"*": ClusterPreference(weight=1), "west": ClusterPreference()}, id="neither weight nor minimum"
-            ),
-        ],
+        ("none", {"east": ClusterPreference(weight=1)}),
+        ("neither weight nor minimum", {"*": ClusterPreference(weight=1), "west": ClusterPreference()}),
     )
     def test_a_cluster_without_a_preference_that_cannot_be_read_holds_nothing_back(self, clusters):
         world = a_world(a_service(), a_workload(), a_service("other", cluster="west"), now=NIGHT)
@@ -179,9 +176,7 @@ class TestGuard:
         world.now += MINUTE
         return world
 
-    @pytest.mark.parametrize(
-        ("passed", "woken"), [(3, 2), (0, 0)], ids=["what passes counts as its new owner's", "gone"]
-    )
+    @cases("passed woken", ("what passes counts as its new owner's", 3, 2), ("gone", 0, 0))
     def test_what_passes_to_another_policy_is_not_gone(self, passed, woken):
         world = self.world()
         others = [replace(one, name=f"z-{one.name}") for one in self.policies(*self.names[:passed])]

@@ -22,6 +22,7 @@ from reconciler.policy.types import (
     WakeMetric,
 )
 from tests.builders import policies_of
+from tests.cases import cases
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, office_hours_off
 
 POLICY = """\
@@ -45,33 +46,25 @@ def stated(*lines: str, text: str = POLICY, metric: str = "{query: q, window: 30
     return policies_of("".join([text.replace("METRIC", metric), *(f"  {line}\n" for line in lines)])).idling[0]
 
 
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        pytest.param(stated(), "f9a7c1d94f1b", id="all at their defaults"),
-        pytest.param(stated("wakeOrder: {group: g, perRun: 3}"), "9f4d5f8629e4", id="a wake group"),
-        pytest.param(stated("autoscalers: {hpa: Leave}"), "f92d301c7ad3", id="an autoscaler left alone"),
-        pytest.param(stated("gitOps: {flux: Pause}", "minAge: 5m"), "f445899403c3", id="Flux paused, and a duration"),
-        pytest.param(stated("onRevert: Insist"), "00c5270252cb", id="it insists"),
-        pytest.param(stated("limits: {workloads: 7}"), "f9a7c1d94f1b", id="a limit is no part of it"),
-        pytest.param(stated("wakeWhen: [{metric: {query: x}}]"), "ed4e2280018c", id="a wake metric at its defaults"),
-        pytest.param(
-            stated(metric="{query: q, coverage: c, coverageAtLeast: 4, noSeries: Zero}"),
-            "1b462e5f7344",
-            id="a coverage",
-        ),
-    ],
+@cases(
+    "policy expected",
+    ("all at their defaults", stated(), "f9a7c1d94f1b"),
+    ("a wake group", stated("wakeOrder: {group: g, perRun: 3}"), "9f4d5f8629e4"),
+    ("an autoscaler left alone", stated("autoscalers: {hpa: Leave}"), "f92d301c7ad3"),
+    ("Flux paused, and a duration", stated("gitOps: {flux: Pause}", "minAge: 5m"), "f445899403c3"),
+    ("it insists", stated("onRevert: Insist"), "00c5270252cb"),
+    ("a limit is no part of it", stated("limits: {workloads: 7}"), "f9a7c1d94f1b"),
+    ("a wake metric at its defaults", stated("wakeWhen: [{metric: {query: x}}]"), "ed4e2280018c"),
+    ("a coverage", stated(metric="{query: q, coverage: c, coverageAtLeast: 4, noSeries: Zero}"), "1b462e5f7344"),
 )
 def test_the_fingerprint_of_a_policy_is_that_of_earlier_releases(policy: IdlingPolicy, expected: str):
     assert fingerprint(policy) == expected
 
 
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        pytest.param(stated("idleReplicas: 1", text=SCHEDULE), "c311398e7fd087eb", id="a schedule"),
-        pytest.param(stated(), "83622cc397af141e", id="a schedule and a metric"),
-    ],
+@cases(
+    "policy expected",
+    ("a schedule", stated("idleReplicas: 1", text=SCHEDULE), "c311398e7fd087eb"),
+    ("a schedule and a metric", stated(), "83622cc397af141e"),
 )
 def test_the_digest_of_hours_is_that_of_earlier_releases(policy: IdlingPolicy, expected: str):
     assert hours_of(policy) == expected
@@ -89,20 +82,14 @@ def test_a_field_of_a_later_release_leaves_the_fingerprint_of_a_policy_that_does
     assert fingerprint(Later(**values, a_later_field=True)) != fingerprint(policy)
 
 
-@pytest.mark.parametrize(
-    ("calendar", "same"),
-    [
-        pytest.param(
-            {"place": Place("elsewhere.yaml", 7), "name": "nights", "texts": ("as written",)}, True, id="place"
-        ),
-        pytest.param({"zone_name": "Europe/Rome"}, False, id="its zone"),
-        pytest.param({"windows": office_hours_off().windows[1:]}, False, id="its windows"),
-        pytest.param(
-            {"exceptions": (AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27)),)}, False, id="holes"
-        ),
-    ],
+@cases(
+    "calendar same",
+    ("place", {"place": Place("elsewhere.yaml", 7), "name": "nights", "texts": ("as written",)}, True),
+    ("its zone", {"zone_name": "Europe/Rome"}, False),
+    ("its windows", {"windows": office_hours_off().windows[1:]}, False),
+    ("holes", {"exceptions": (AbsoluteWindow(datetime(2026, 12, 24), datetime(2026, 12, 27)),)}, False),
 )
-@pytest.mark.parametrize("wrap", [lambda one: one, lambda one: AnyOf((one, a_metric()))], ids=["alone", "nested"])
+@cases("wrap", ("alone", lambda one: one), ("nested", lambda one: AnyOf((one, a_metric()))))
 def test_another_schedule_is_another_policy_and_another_place_is_not(wrap, calendar, same):
     policy = a_policy(idle_when=AllOf((wrap(a_schedule()),)))
     changed = ScheduleCriterion(replace(office_hours_off(), **calendar))
@@ -124,26 +111,20 @@ def by_schedule(calendar=WRITTEN, **fields):
 BEFORE = by_schedule()
 
 
-@pytest.mark.parametrize(
-    ("policy", "known"),
-    [
-        pytest.param(by_schedule(), True, id="the same"),
-        pytest.param(by_schedule(min_age=DAY, priority=7), True, id="another priority and age"),
-        pytest.param(
-            by_schedule(replace(WRITTEN, exceptions=(AbsoluteWindow(NIGHT, MONDAY, "fair"),))), True, id="an exception"
-        ),
-        pytest.param(by_schedule(name="other"), True, id="another policy"),
-        pytest.param(by_schedule(idle_replicas=1), True, id="other idleReplicas"),
-        pytest.param(by_schedule(selector=Selector(namespaces=ObjectSelector(("prod-*",)))), True, id="a selector"),
-        pytest.param(by_schedule(replace(WRITTEN, windows=TURNED, texts=("other words",))), True, id="other words"),
-        pytest.param(by_schedule(tenant="a"), False, id="another owner"),
-        pytest.param(by_schedule(replace(WRITTEN, windows=LATER)), False, id="another window"),
-        pytest.param(by_schedule(replace(WRITTEN, zone_name="UTC")), False, id="another time zone"),
-        pytest.param(
-            by_schedule(idle_when=AnyOf((ScheduleCriterion(WRITTEN),))), False, id="another way to combine schedules"
-        ),
-        pytest.param(by_schedule(idle_when=AllOf((a_metric(),))), False, id="a metric"),
-    ],
+@cases(
+    "policy known",
+    ("the same", by_schedule(), True),
+    ("another priority and age", by_schedule(min_age=DAY, priority=7), True),
+    ("an exception", by_schedule(replace(WRITTEN, exceptions=(AbsoluteWindow(NIGHT, MONDAY, "fair"),))), True),
+    ("another policy", by_schedule(name="other"), True),
+    ("other idleReplicas", by_schedule(idle_replicas=1), True),
+    ("a selector", by_schedule(selector=Selector(namespaces=ObjectSelector(("prod-*",)))), True),
+    ("other words", by_schedule(replace(WRITTEN, windows=TURNED, texts=("other words",))), True),
+    ("another owner", by_schedule(tenant="a"), False),
+    ("another window", by_schedule(replace(WRITTEN, windows=LATER)), False),
+    ("another time zone", by_schedule(replace(WRITTEN, zone_name="UTC")), False),
+    ("another way to combine schedules", by_schedule(idle_when=AnyOf((ScheduleCriterion(WRITTEN),))), False),
+    ("a metric", by_schedule(idle_when=AllOf((a_metric(),))), False),
 )
 def test_what_is_idled_on_the_same_hours_is_known(policy, known):
     annotations = {"reconciler/last-idled": text(hours_of(BEFORE))}
@@ -163,23 +144,21 @@ def text(hours, annotations=NOTHING, now=NIGHT, *, counts=True):
     return last_idled_text("p", hours, annotations, now, counts=counts)
 
 
-@pytest.mark.parametrize(
-    ("said", "known"),
-    [
-        pytest.param('{"hours":{"h":"2026-11-20T22:00:00Z"}}', True, id="last night"),
-        pytest.param('{"hours":{"h":"2026-10-18T22:00:00Z"}}', True, id="35 days ago"),
-        pytest.param('{"hours":{"h":"2026-10-18T21:59:59Z"}}', False, id="longer ago"),
-        pytest.param('{"hours":{"h":"2026-11-22T22:00:00Z"}}', True, id="in this second"),
-        pytest.param('{"hours":{"h":"2026-11-22T22:00:01Z"}}', False, id="not yet"),
-        pytest.param('{"hours":{"h":"2026-11-20T22:00:00Z","x":"2026-11-21T22:00:00Z"}}', True, id="others since"),
-        pytest.param('{"hours":{"x":"2026-11-20T22:00:00Z"}}', False, id="other hours"),
-        pytest.param('{"hours":{"h":"yesterday"}}', False, id="no time"),
-        pytest.param('{"hours":["h"]}', False, id="no hours"),
-        pytest.param('{"at":"2026-11-20T22:00:00Z","digest":"h","policy":"p"}', False, id="another form"),
-        pytest.param("no JSON", False, id="no JSON"),
-        pytest.param("", False, id="empty"),
-        pytest.param(None, False, id="absent"),
-    ],
+@cases(
+    "said known",
+    ("last night", '{"hours":{"h":"2026-11-20T22:00:00Z"}}', True),
+    ("35 days ago", '{"hours":{"h":"2026-10-18T22:00:00Z"}}', True),
+    ("longer ago", '{"hours":{"h":"2026-10-18T21:59:59Z"}}', False),
+    ("in this second", '{"hours":{"h":"2026-11-22T22:00:00Z"}}', True),
+    ("not yet", '{"hours":{"h":"2026-11-22T22:00:01Z"}}', False),
+    ("others since", '{"hours":{"h":"2026-11-20T22:00:00Z","x":"2026-11-21T22:00:00Z"}}', True),
+    ("other hours", '{"hours":{"x":"2026-11-20T22:00:00Z"}}', False),
+    ("no time", '{"hours":{"h":"yesterday"}}', False),
+    ("no hours", '{"hours":["h"]}', False),
+    ("another form", '{"at":"2026-11-20T22:00:00Z","digest":"h","policy":"p"}', False),
+    ("no JSON", "no JSON", False),
+    ("empty", "", False),
+    ("absent", None, False),
 )
 def test_what_the_annotation_says(said, known):
     annotations = {} if said is None else {"reconciler/last-idled": said}

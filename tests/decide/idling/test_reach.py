@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
@@ -13,6 +11,7 @@ from reconciler.model import EndpointSlice, FieldWriter, ObjectRef, ObservedStat
 from reconciler.observe.pods import owner_uids
 from reconciler.policy.types import ObjectSelector
 from tests.builders import a_cluster, a_fleet, a_pod, a_run, a_service, a_state, a_workload, an_idle_record
+from tests.cases import cases
 from tests.decide.idling import idling_policies
 from tests.decide.idling.idling_policies import NIGHT, a_policy, services_selector
 
@@ -48,19 +47,14 @@ def a_claiming_pod():
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     "cluster",
-    [
-        pytest.param(
-            {"services": (a_service("db", namespace=EVIL),), "workloads": (DATABASE, a_claiming_set())},
-            id="a ReplicaSet",
-        ),
-        pytest.param(
-            {"services": (a_service("db", namespace=EVIL),), "workloads": (DATABASE, a_claiming_set(terminating=True))},
-            id="a ReplicaSet that a finalizer holds",
-        ),
-        pytest.param(a_claiming_pod(), id="a Pod and an EndpointSlice"),
-    ],
+    ("a ReplicaSet", {"services": (a_service("db", namespace=EVIL),), "workloads": (DATABASE, a_claiming_set())}),
+    (
+        "a ReplicaSet that a finalizer holds",
+        {"services": (a_service("db", namespace=EVIL),), "workloads": (DATABASE, a_claiming_set(terminating=True))},
+    ),
+    ("a Pod and an EndpointSlice", a_claiming_pod()),
 )
 def test_an_owner_in_another_namespace_is_no_owner(cluster):
     desired = decided(a_state(a_cluster(**cluster)), DEV)
@@ -107,48 +101,40 @@ OC = {
 }
 
 
-@pytest.mark.parametrize(
-    ("service", "workload"),
-    [
-        pytest.param(a_forged_service(an_entry()), a_workload(replicas=0), id="a Deployment"),
-        pytest.param(
-            a_forged_service(an_entry()),
-            a_workload(replicas=0, replicas_writer=FieldWriter("kubectl", NIGHT)),
-            id="somebody scaled it to zero",
-        ),
-        pytest.param(
-            a_forged_service(an_entry(), namespace="kube-system"),
-            a_workload(replicas=0, namespace="kube-system"),
-            id="in kube-system",
-        ),
-        pytest.param(
-            a_forged_service(an_entry("CronJob")),
-            a_workload(kind="CronJob", replicas=None, suspend=True),
-            id="a CronJob",
-        ),
-        pytest.param(a_forged_service(an_entry(), **OC), a_workload(replicas=0), id="a list as of oc idle"),
-        pytest.param(
-            a_forged_service(an_entry(), **{"reconciler/idled-to": str(MOST - 1)}),
-            a_workload(replicas=3, replicas_writer=OURS),
-            id="what runs, below a forged floor",
-        ),
-        pytest.param(
-            a_forged_service(an_entry(), selector={"app": "api"}),
-            a_workload(replicas=0, replicas_writer=OURS),
-            id="what we wrote, and is not behind it",
-        ),
-    ],
+@cases(
+    "service workload",
+    ("a Deployment", a_forged_service(an_entry()), a_workload(replicas=0)),
+    (
+        "somebody scaled it to zero",
+        a_forged_service(an_entry()),
+        a_workload(replicas=0, replicas_writer=FieldWriter("kubectl", NIGHT)),
+    ),
+    (
+        "in kube-system",
+        a_forged_service(an_entry(), namespace="kube-system"),
+        a_workload(replicas=0, namespace="kube-system"),
+    ),
+    ("a CronJob", a_forged_service(an_entry("CronJob")), a_workload(kind="CronJob", replicas=None, suspend=True)),
+    ("a list as of oc idle", a_forged_service(an_entry(), **OC), a_workload(replicas=0)),
+    (
+        "what runs, below a forged floor",
+        a_forged_service(an_entry(), **{"reconciler/idled-to": str(MOST - 1)}),
+        a_workload(replicas=3, replicas_writer=OURS),
+    ),
+    (
+        "what we wrote, and is not behind it",
+        a_forged_service(an_entry(), selector={"app": "api"}),
+        a_workload(replicas=0, replicas_writer=OURS),
+    ),
 )
-@pytest.mark.parametrize("way", [decided, due], ids=["with policies", "when the policies cannot be used"])
+@cases("way", ("with policies", decided), ("when the policies cannot be used", due))
 def test_a_list_on_a_service_scales_nothing_that_we_did_not_idle(service, workload, way):
     api = a_workload("api", namespace=service.ref.namespace)
     desired = way(a_state(a_cluster(services=(service,), workloads=(workload, api))))
     assert [decision for decision in desired.decisions if decision.ref == workload.ref] == []
 
 
-@pytest.mark.parametrize(
-    ("copies", "expected"), [((), 1), (("3", "5"), 5)], ids=["nothing tells the number", "copies on two ReplicaSets"]
-)
+@cases("copies expected", ("nothing tells the number", (), 1), ("copies on two ReplicaSets", ("3", "5"), 5))
 def test_what_we_idled_and_lost_its_record_wakes_to_no_more_than_is_borne_out(copies, expected):
     """`kubectl rollout undo` took its record off; its ReplicaSets keep what the controller copied to them."""
     web = a_workload(replicas=0, replicas_writer=OURS)
@@ -166,7 +152,7 @@ def test_what_we_idled_and_lost_its_record_wakes_to_no_more_than_is_borne_out(co
     assert [notice.kind for notice in desired.notices] == ["unproven"]
 
 
-@pytest.mark.parametrize("adopt", [False, True], ids=["by a signal", "by restore --adopt"])
+@cases("adopt", ("by a signal", False), ("by restore --adopt", True))
 def test_protected_namespaces_hold_for_what_somebody_else_idled(adopt):
     record = {"idling.kubernetes.io/idled-at": "2026-11-20T20:00:00Z", "idling.kubernetes.io/previous-scale": "3"}
     asked = {"reconciler/wake-requested-at": ASKED}

@@ -21,6 +21,7 @@ from reconciler.decide.idling.service_records import LONG_AGO, read_service_reco
 from reconciler.decide.last_idled import hours_of
 from reconciler.model import FieldWriter, OwnerReference, Workload
 from tests.builders import a_cluster, a_ref, a_run, a_service, a_state, a_workload, an_endpoints, an_idle_record
+from tests.cases import cases
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, decided, notices_of, run_in, written
 from tests.decide.idling.world import a_world
 
@@ -69,42 +70,40 @@ def test_the_marks_are_written_as_the_seed_has_them():
     }
 
 
-@pytest.mark.parametrize(
-    ("annotations", "problem"),
-    [
-        pytest.param(
-            {"idling.kubernetes.io/unidle-targets": "[{"},
-            'idling.kubernetes.io/unidle-targets is "[{", expected JSON',
-            id="no JSON",
-        ),
-        pytest.param(
-            {"idling.kubernetes.io/unidle-targets": '["\\ud800"]'},
-            'idling.kubernetes.io/unidle-targets is "["\\ud800"]", expected JSON',
-            id="half a character",
-        ),
-        pytest.param(
-            {"idling.kubernetes.io/unidle-targets": "{}"},
-            "idling.kubernetes.io/unidle-targets is no list, expected a list of targets",
-            id="no list",
-        ),
-        pytest.param(
-            {"idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","replicas":0}]'},
-            'idling.kubernetes.io/unidle-targets lists {"kind":"Deployment","name":"web","replicas":0}, '
-            "expected kind, name and replicas of at least 1",
-            id="zero is never recorded",
-        ),
-        pytest.param(
-            {"idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","replicas":true}]'},
-            'idling.kubernetes.io/unidle-targets lists {"kind":"Deployment","name":"web","replicas":true}, '
-            "expected kind, name and replicas of at least 1",
-            id="a truth is no number",
-        ),
-        pytest.param(
-            {"idling.kubernetes.io/idled-at": "yesterday"},
-            'idling.kubernetes.io/idled-at is "yesterday", expected a time as in RFC 3339',
-            id="no time",
-        ),
-    ],
+@cases(
+    "annotations problem",
+    (
+        "no JSON",
+        {"idling.kubernetes.io/unidle-targets": "[{"},
+        'idling.kubernetes.io/unidle-targets is "[{", expected JSON',
+    ),
+    (
+        "half a character",
+        {"idling.kubernetes.io/unidle-targets": '["\\ud800"]'},
+        'idling.kubernetes.io/unidle-targets is "["\\ud800"]", expected JSON',
+    ),
+    (
+        "no list",
+        {"idling.kubernetes.io/unidle-targets": "{}"},
+        "idling.kubernetes.io/unidle-targets is no list, expected a list of targets",
+    ),
+    (
+        "zero is never recorded",
+        {"idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","replicas":0}]'},
+        'idling.kubernetes.io/unidle-targets lists {"kind":"Deployment","name":"web","replicas":0}, '
+        "expected kind, name and replicas of at least 1",
+    ),
+    (
+        "a truth is no number",
+        {"idling.kubernetes.io/unidle-targets": '[{"kind":"Deployment","name":"web","replicas":true}]'},
+        'idling.kubernetes.io/unidle-targets lists {"kind":"Deployment","name":"web","replicas":true}, '
+        "expected kind, name and replicas of at least 1",
+    ),
+    (
+        "no time",
+        {"idling.kubernetes.io/idled-at": "yesterday"},
+        'idling.kubernetes.io/idled-at is "yesterday", expected a time as in RFC 3339',
+    ),
 )
 def test_a_mark_that_cannot_be_read(annotations, problem):
     ours = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.kubernetes.io/idled-at": AT}
@@ -138,16 +137,13 @@ def test_a_record_that_cannot_be_read(annotations, problem):
     assert problem in reading.problem
 
 
-@pytest.mark.parametrize(
-    ("owner", "ours"),
-    [
-        ("production/IdlingPolicy/idle-dev", True),
-        ("prod/IdlingPolicy/idle-dev", True),
-        ("staging/IdlingPolicy/idle-dev", False),
-        ("production/FederatedReplicaSet/shop/web", False),
-        ("somebody", False),
-    ],
-    ids=["this Fleet", "a former name", "another Fleet", "placement's", "a word"],
+@cases(
+    "owner ours",
+    ("this Fleet", "production/IdlingPolicy/idle-dev", True),
+    ("a former name", "prod/IdlingPolicy/idle-dev", True),
+    ("another Fleet", "staging/IdlingPolicy/idle-dev", False),
+    ("placement's", "production/FederatedReplicaSet/shop/web", False),
+    ("a word", "somebody", False),
 )
 def test_whose_marks(owner, ours):
     assert read_record(a_workload(annotations=OWN | {"reconciler/owner": owner}), OURS).ours is ours
@@ -160,7 +156,7 @@ def of_oc_idle(world, ref):
     return {key: text for key, text in world.objects[ref].annotations.items() if key in OC_IDLE}
 
 
-@pytest.mark.parametrize("endpoints", [False, True], ids=["Service", "Endpoints too"])
+@cases("endpoints", ("Service", False), ("Endpoints too", True))
 def test_a_platform_sees_what_is_idle_as_oc_idle_writes_it(endpoints):
     policy = a_policy(mark_prefix="openshift", mark_endpoints=endpoints)
     world = a_world(a_service(), a_workload(), an_endpoints(), now=NIGHT)
@@ -208,18 +204,16 @@ def test_a_policy_that_wants_them_no_longer_takes_them_off_with_the_wake():
     assert of_oc_idle(world, a_service().ref) == {}
 
 
-@pytest.mark.parametrize(
-    ("entry", "group"),
-    [
-        pytest.param({"kind": "Deployment"}, "apps", id="a kind that is known"),
-        pytest.param({"kind": "Widget", "apiVersion": "widgets.example/v1"}, "widgets.example", id="by its apiVersion"),
-        pytest.param({"kind": "Widget", "group": "a.example", "apiVersion": "b/v1"}, "a.example", id="its group"),
-        pytest.param({"kind": "Widget"}, "", id="nothing says"),
-        pytest.param({"kind": "Deployment", "group": "a.example"}, "a.example", id="another group of a kind it knows"),
-        pytest.param({"kind": "Widget", "group": "", "apiVersion": "b.example/v1"}, "", id="a kind of the core"),
-        pytest.param({"kind": "Deployment", "apiVersion": ""}, "apps", id="an empty apiVersion"),
-        pytest.param({"kind": "Deployment", "apiVersion": 1}, "apps", id="a number for its apiVersion"),
-    ],
+@cases(
+    "entry group",
+    ("a kind that is known", {"kind": "Deployment"}, "apps"),
+    ("by its apiVersion", {"kind": "Widget", "apiVersion": "widgets.example/v1"}, "widgets.example"),
+    ("its group", {"kind": "Widget", "group": "a.example", "apiVersion": "b/v1"}, "a.example"),
+    ("nothing says", {"kind": "Widget"}, ""),
+    ("another group of a kind it knows", {"kind": "Deployment", "group": "a.example"}, "a.example"),
+    ("a kind of the core", {"kind": "Widget", "group": "", "apiVersion": "b.example/v1"}, ""),
+    ("an empty apiVersion", {"kind": "Deployment", "apiVersion": ""}, "apps"),
+    ("a number for its apiVersion", {"kind": "Deployment", "apiVersion": 1}, "apps"),
 )
 def test_the_group_of_what_a_list_names(entry, group):
     listed = json.dumps([{"name": "web", "replicas": 3, **entry}])
@@ -229,14 +223,12 @@ def test_the_group_of_what_a_list_names(entry, group):
     ]
 
 
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        pytest.param({"reconciler/owner": OURS_OWNER}, (LONG_AGO, {}), id="the owner alone"),
-        pytest.param({"reconciler/owner": OURS_OWNER, TARGETS: "[]"}, (LONG_AGO, {}), id="an empty list"),
-        pytest.param({TARGETS: "[]", "idling.kubernetes.io/idled-at": AT}, (TIME, {}), id="an empty list and a time"),
-        pytest.param({TARGETS: ONE_TARGET}, None, id="a list of something without a time"),
-    ],
+@cases(
+    "told expected",
+    ("the owner alone", {"reconciler/owner": OURS_OWNER}, (LONG_AGO, {})),
+    ("an empty list", {"reconciler/owner": OURS_OWNER, TARGETS: "[]"}, (LONG_AGO, {})),
+    ("an empty list and a time", {TARGETS: "[]", "idling.kubernetes.io/idled-at": AT}, (TIME, {})),
+    ("a list of something without a time", {TARGETS: ONE_TARGET}, None),
 )
 def test_a_service_without_a_time(told, expected):
     reading = read_service_record(a_service().ref, told, OURS, GROUPS)
@@ -253,24 +245,22 @@ def a_copy(previous: str | None, owner: str = OURS_OWNER, *, owned: bool = True)
     return a_workload("web-1", kind="ReplicaSet", annotations=annotations, owner=by if owned else None)
 
 
-@pytest.mark.parametrize(
-    ("writer", "own", "copies", "expected"),
-    [
-        pytest.param("reconciler", {}, (), (True, 0), id="our write alone"),
-        pytest.param("reconciler", {}, (a_copy("1"),), (True, 1), id="a copy that says one"),
-        pytest.param("reconciler", {}, (a_copy("4"), a_copy("2")), (True, 4), id="of two copies the higher"),
-        pytest.param("reconciler", OWN, (), (True, 3), id="its own"),
-        pytest.param("reconciler", OWN, (a_copy("2"),), (True, 3), id="its own, higher than a copy"),
-        pytest.param("reconciler", OWN, (a_copy("5"),), (True, 5), id="a copy, higher than its own"),
-        pytest.param("reconciler", {}, (a_copy("4", "staging/IdlingPolicy/x"),), (True, 0), id="another Fleet's"),
-        pytest.param("reconciler", {}, (a_copy("4", "somebody"),), (True, 4), id="of an owner that nobody can read"),
-        pytest.param("reconciler", {**OWN, "reconciler/owner": "?"}, (), (True, 3), id="its own, the owner broken"),
-        pytest.param("reconciler", {}, (a_copy("many"),), (True, 0), id="no number"),
-        pytest.param("reconciler", {}, (a_copy(None),), (True, 0), id="an owner without a number"),
-        pytest.param("reconciler", {}, (a_copy("4", owned=False),), (True, 0), id="of nobody"),
-        pytest.param("kubectl", OWN, (a_copy("5"),), (False, 5), id="somebody else's write"),
-        pytest.param(None, OWN, (), (False, 3), id="a write of nobody"),
-    ],
+@cases(
+    "writer own copies expected",
+    ("our write alone", "reconciler", {}, (), (True, 0)),
+    ("a copy that says one", "reconciler", {}, (a_copy("1"),), (True, 1)),
+    ("of two copies the higher", "reconciler", {}, (a_copy("4"), a_copy("2")), (True, 4)),
+    ("its own", "reconciler", OWN, (), (True, 3)),
+    ("its own, higher than a copy", "reconciler", OWN, (a_copy("2"),), (True, 3)),
+    ("a copy, higher than its own", "reconciler", OWN, (a_copy("5"),), (True, 5)),
+    ("another Fleet's", "reconciler", {}, (a_copy("4", "staging/IdlingPolicy/x"),), (True, 0)),
+    ("of an owner that nobody can read", "reconciler", {}, (a_copy("4", "somebody"),), (True, 4)),
+    ("its own, the owner broken", "reconciler", {**OWN, "reconciler/owner": "?"}, (), (True, 3)),
+    ("no number", "reconciler", {}, (a_copy("many"),), (True, 0)),
+    ("an owner without a number", "reconciler", {}, (a_copy(None),), (True, 0)),
+    ("of nobody", "reconciler", {}, (a_copy("4", owned=False),), (True, 0)),
+    ("somebody else's write", "kubectl", OWN, (a_copy("5"),), (False, 5)),
+    ("a write of nobody", None, OWN, (), (False, 3)),
 )
 def test_what_proves_that_we_idled_it(writer, own, copies, expected):
     web = a_workload(annotations=own, replicas_writer=None if writer is None else FieldWriter(writer, NIGHT))
@@ -285,21 +275,19 @@ AWAKE_ON_21 = {"reconciler/awake-since": "2026-11-21T07:00:00Z"}
 NIGHT_20, NIGHT_21 = idled_on(20, 4), idled_on(21, 5)
 
 
-@pytest.mark.parametrize(
-    ("own", "copies", "more", "expected"),
-    [
-        pytest.param({}, [NIGHT_20], {}, 4, id="one copy"),
-        pytest.param({}, [NIGHT_21, NIGHT_20], {}, 5, id="the newest of two"),
-        pytest.param(AWAKE_ON_21, [NIGHT_21], {}, 5, id="woken before"),
-        pytest.param(NIGHT_20, [NIGHT_21], {}, None, id="its own is there, a copy is of a run whose clock was ahead"),
-        pytest.param(NIGHT_21, [NIGHT_21], {}, None, id="its own is there"),
-        pytest.param({}, [], {}, None, id="no copy"),
-        pytest.param(AWAKE_ON_21, [NIGHT_20], {}, None, id="woken or released since"),
-        pytest.param({}, [NIGHT_20, AWAKE_ON_21], {}, None, id="woken since, which it lost too"),
-        pytest.param({}, [NIGHT_20], {"replicas": 1}, None, id="it runs"),
-        pytest.param({}, [NIGHT_20], {"replicas_writer": FieldWriter("kubectl", NIGHT)}, None, id="scaled by others"),
-        pytest.param({}, [{**NIGHT_20, "reconciler/owner": "x/IdlingPolicy/x"}], {}, None, id="another Fleet's"),
-    ],
+@cases(
+    "own copies more expected",
+    ("one copy", {}, [NIGHT_20], {}, 4),
+    ("the newest of two", {}, [NIGHT_21, NIGHT_20], {}, 5),
+    ("woken before", AWAKE_ON_21, [NIGHT_21], {}, 5),
+    ("its own is there, a copy is of a run whose clock was ahead", NIGHT_20, [NIGHT_21], {}, None),
+    ("its own is there", NIGHT_21, [NIGHT_21], {}, None),
+    ("no copy", {}, [], {}, None),
+    ("woken or released since", AWAKE_ON_21, [NIGHT_20], {}, None),
+    ("woken since, which it lost too", {}, [NIGHT_20, AWAKE_ON_21], {}, None),
+    ("it runs", {}, [NIGHT_20], {"replicas": 1}, None),
+    ("scaled by others", {}, [NIGHT_20], {"replicas_writer": FieldWriter("kubectl", NIGHT)}, None),
+    ("another Fleet's", {}, [{**NIGHT_20, "reconciler/owner": "x/IdlingPolicy/x"}], {}, None),
 )
 def test_a_record_that_is_gone_is_found_on_what_the_workload_owns(own, copies, more, expected):
     ours = {"replicas": 0, "replicas_writer": FieldWriter("reconciler", NIGHT), "annotations": own}
@@ -315,15 +303,13 @@ def test_a_record_that_is_gone_is_found_on_what_the_workload_owns(own, copies, m
     assert {ref: record.replicas for ref, record in found.items()} == ({} if expected is None else {web.ref: expected})
 
 
-@pytest.mark.parametrize(
-    ("told", "replicas"),
-    [
-        pytest.param({"idled-at": AT, "previous-scale": "0"}, 1, id="zero is one"),
-        pytest.param({"idled-at": AT, "previous-scale": "1"}, 1, id="one"),
-        pytest.param({"idled-at": AT, "previous-scale": "2"}, 2, id="two"),
-        pytest.param({"idled-at": AT}, None, id="no number"),
-        pytest.param({"previous-scale": "2"}, None, id="no time"),
-    ],
+@cases(
+    "told replicas",
+    ("zero is one", {"idled-at": AT, "previous-scale": "0"}, 1),
+    ("one", {"idled-at": AT, "previous-scale": "1"}, 1),
+    ("two", {"idled-at": AT, "previous-scale": "2"}, 2),
+    ("no number", {"idled-at": AT}, None),
+    ("no time", {"previous-scale": "2"}, None),
 )
 def test_the_record_of_oc_idle_on_a_workload(told, replicas):
     annotations = {f"idling.alpha.openshift.io/{key}": text for key, text in told.items()}
@@ -332,16 +318,14 @@ def test_the_record_of_oc_idle_on_a_workload(told, replicas):
     assert (reading.ours, reading.record and reading.record.replicas) == (False, replicas)
 
 
-@pytest.mark.parametrize(
-    ("kind", "key", "text", "replicas"),
-    [
-        pytest.param("CronJob", "reconciler/previous-suspend", "false", 1, id="a CronJob"),
-        pytest.param("CronJob", "reconciler/previous-suspend", "true", None, id="a CronJob that was suspended"),
-        pytest.param("CronJob", "idling.kubernetes.io/previous-scale", "3", None, id="a CronJob with replicas"),
-        pytest.param("Deployment", "idling.kubernetes.io/previous-scale", "3", 3, id="a Deployment"),
-        pytest.param("Deployment", "idling.kubernetes.io/previous-scale", "0", None, id="a Deployment of none"),
-        pytest.param("Deployment", "reconciler/previous-suspend", "false", None, id="a Deployment with suspend"),
-    ],
+@cases(
+    "kind key text replicas",
+    ("a CronJob", "CronJob", "reconciler/previous-suspend", "false", 1),
+    ("a CronJob that was suspended", "CronJob", "reconciler/previous-suspend", "true", None),
+    ("a CronJob with replicas", "CronJob", "idling.kubernetes.io/previous-scale", "3", None),
+    ("a Deployment", "Deployment", "idling.kubernetes.io/previous-scale", "3", 3),
+    ("a Deployment of none", "Deployment", "idling.kubernetes.io/previous-scale", "0", None),
+    ("a Deployment with suspend", "Deployment", "reconciler/previous-suspend", "false", None),
 )
 def test_what_a_record_says_it_had(kind, key, text, replicas):
     texts = {"idling.kubernetes.io/idled-at": AT, "reconciler/owner": "production/IdlingPolicy/idle-dev", key: text}
@@ -353,18 +337,16 @@ def test_what_a_record_says_it_had(kind, key, text, replicas):
     assert part == (None if replicas is None else Record(NIGHT, replicas))
 
 
-@pytest.mark.parametrize(
-    ("texts", "reason"),
-    [
-        pytest.param({"reason": "Maintenance"}, "Maintenance", id="a reason of others"),
-        pytest.param({"reason": "Idled"}, None, id="ours"),
-        pytest.param({"reason": ""}, "", id="an empty one"),
-        pytest.param({"time": AT}, "", id="a time without a reason"),
-        pytest.param({}, None, id="neither"),
-        pytest.param({"reason": "Maintenance", "awake": AT}, "Maintenance", id="idled in the second of its last wake"),
-        pytest.param({"reason": "Maintenance", "awake": "2026-11-20T15:41:24Z"}, None, id="woken since"),
-        pytest.param({"reason": "Maintenance", "at": None}, None, id="no record of its own"),
-    ],
+@cases(
+    "texts reason",
+    ("a reason of others", {"reason": "Maintenance"}, "Maintenance"),
+    ("ours", {"reason": "Idled"}, None),
+    ("an empty one", {"reason": ""}, ""),
+    ("a time without a reason", {"time": AT}, ""),
+    ("neither", {}, None),
+    ("idled in the second of its last wake", {"reason": "Maintenance", "awake": AT}, "Maintenance"),
+    ("woken since", {"reason": "Maintenance", "awake": "2026-11-20T15:41:24Z"}, None),
+    ("no record of its own", {"reason": "Maintenance", "at": None}, None),
 )
 def test_for_which_reason_others_scaled_it(texts, reason):
     keys = {
@@ -377,19 +359,17 @@ def test_for_which_reason_others_scaled_it(texts, reason):
     assert reason_of_others(a_workload(replicas=0, annotations=found), Record(TIME, 3)) == reason
 
 
-@pytest.mark.parametrize(
-    ("entry", "replicas"),
-    [
-        pytest.param({"kind": "Deployment", "name": "web", "replicas": 0}, 1, id="zero is one"),
-        pytest.param({"kind": "Deployment", "name": "web", "replicas": 1}, 1, id="one"),
-        pytest.param({"kind": "Deployment", "name": "web", "replicas": 2147483647}, 2147483647, id="the most"),
-        pytest.param({"kind": "Deployment", "name": "web", "replicas": 2147483648}, None, id="more"),
-        pytest.param({"kind": "Deployment", "name": "web", "replicas": -1}, None, id="less than none"),
-        pytest.param({"kind": "Deployment", "name": "", "replicas": 1}, None, id="no name"),
-        pytest.param({"kind": 1, "name": "web", "replicas": 1}, None, id="a number for a kind"),
-        pytest.param({"kind": "Deployment", "replicas": 1}, None, id="a kind alone"),
-        pytest.param("web", None, id="a word"),
-    ],
+@cases(
+    "entry replicas",
+    ("zero is one", {"kind": "Deployment", "name": "web", "replicas": 0}, 1),
+    ("one", {"kind": "Deployment", "name": "web", "replicas": 1}, 1),
+    ("the most", {"kind": "Deployment", "name": "web", "replicas": 2147483647}, 2147483647),
+    ("more", {"kind": "Deployment", "name": "web", "replicas": 2147483648}, None),
+    ("less than none", {"kind": "Deployment", "name": "web", "replicas": -1}, None),
+    ("no name", {"kind": "Deployment", "name": "", "replicas": 1}, None),
+    ("a number for a kind", {"kind": 1, "name": "web", "replicas": 1}, None),
+    ("a kind alone", {"kind": "Deployment", "replicas": 1}, None),
+    ("a word", "web", None),
 )
 def test_what_oc_idle_lists(entry, replicas):
     texts = {"idled-at": AT, "unidle-targets": json.dumps([entry])}

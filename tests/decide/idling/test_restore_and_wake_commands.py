@@ -11,6 +11,7 @@ from reconciler.decide.decisions import DesiredState, Verb
 from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore, idle_workloads, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa, an_idle_record
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     NIGHT,
     a_policy,
@@ -48,57 +49,49 @@ def unproven() -> World:
 LEFT = "1 idle object stays idle, as Fleet production did not idle it"
 
 
-@pytest.mark.parametrize(
-    ("world", "fields", "text", "partial"),
-    [
-        pytest.param(
-            a_world(idle("web", STAGING), now=NIGHT),
-            {},
-            f"{LEFT} (1 by Fleet staging); add --adopt to restore it too",
-            True,
-            id="another Fleet's alone",
-        ),
-        pytest.param(
-            a_world(idle("web", STAGING), idle("api", OURS), now=NIGHT),
-            {},
-            f"{LEFT} (1 by Fleet staging); add --adopt to restore it too",
-            False,
-            id="another Fleet's beside ours",
-        ),
-        pytest.param(
-            a_world(idle("web", STAGING), idle("api", OC), now=NIGHT),
-            {},
-            "2 idle objects stay idle, as Fleet production did not idle them (1 by Fleet staging, 1 by somebody else); "
-            "add --adopt to restore them too",
-            True,
-            id="two",
-        ),
-        pytest.param(
-            a_world(idle("web", OC), now=NIGHT),
-            {},
-            f"{LEFT} (1 by somebody else); add --adopt to restore it too",
-            False,
-            id="oc idle's",
-        ),
-        pytest.param(
-            unproven(),
-            {},
-            f"{LEFT} (1 only listed on a Service); add --adopt to restore it too",
-            False,
-            id="a list alone",
-        ),
-        pytest.param(
-            a_world(idle("web", OC), now=NIGHT),
-            {"any_fleet": True},
-            "1 idle object stays idle, as no Fleet idled it (1 by somebody else); add --adopt to restore it too",
-            False,
-            id="of no Fleet",
-        ),
-        pytest.param(a_world(idle("web", STAGING, replicas=2), now=NIGHT), {}, None, False, id="what runs"),
-        pytest.param(a_world(idle("web", STAGING), now=NIGHT), {"adopt": True}, None, False, id="adopted"),
-        pytest.param(a_world(idle("web", STAGING), now=NIGHT), {"any_fleet": True}, None, False, id="any Fleet's"),
-        pytest.param(a_world(idle("web", OURS), now=NIGHT), {}, None, False, id="ours"),
-    ],
+@cases(
+    "world fields text partial",
+    (
+        "another Fleet's alone",
+        a_world(idle("web", STAGING), now=NIGHT),
+        {},
+        f"{LEFT} (1 by Fleet staging); add --adopt to restore it too",
+        True,
+    ),
+    (
+        "another Fleet's beside ours",
+        a_world(idle("web", STAGING), idle("api", OURS), now=NIGHT),
+        {},
+        f"{LEFT} (1 by Fleet staging); add --adopt to restore it too",
+        False,
+    ),
+    (
+        "two",
+        a_world(idle("web", STAGING), idle("api", OC), now=NIGHT),
+        {},
+        "2 idle objects stay idle, as Fleet production did not idle them (1 by Fleet staging, 1 by somebody else); "
+        "add --adopt to restore them too",
+        True,
+    ),
+    (
+        "oc idle's",
+        a_world(idle("web", OC), now=NIGHT),
+        {},
+        f"{LEFT} (1 by somebody else); add --adopt to restore it too",
+        False,
+    ),
+    ("a list alone", unproven(), {}, f"{LEFT} (1 only listed on a Service); add --adopt to restore it too", False),
+    (
+        "of no Fleet",
+        a_world(idle("web", OC), now=NIGHT),
+        {"any_fleet": True},
+        "1 idle object stays idle, as no Fleet idled it (1 by somebody else); add --adopt to restore it too",
+        False,
+    ),
+    ("what runs", a_world(idle("web", STAGING, replicas=2), now=NIGHT), {}, None, False),
+    ("adopted", a_world(idle("web", STAGING), now=NIGHT), {"adopt": True}, None, False),
+    ("any Fleet's", a_world(idle("web", STAGING), now=NIGHT), {"any_fleet": True}, None, False),
+    ("ours", a_world(idle("web", OURS), now=NIGHT), {}, None, False),
 )
 def test_what_is_left_as_others_idled_it(world, fields, text, partial):
     told = [(one.text, one.partial) for one in restored(world, **fields).notices if one.kind == "notAdopted"]
@@ -112,15 +105,11 @@ def test_what_is_adopted_is_not_said_to_be_left_unchanged():
     assert [one.kind for one in adopted.notices if one.subject == str(WEB)] == []
 
 
-@pytest.mark.parametrize(
-    ("annotations", "replicas", "expected", "partial"),
-    [
-        pytest.param(OURS | {"idling.kubernetes.io/idled-at": "x"}, 0, [4], [], id="its number can be read"),
-        pytest.param(OURS | {"idling.kubernetes.io/idled-at": "x"}, 2, [], [True], id="and it runs"),
-        pytest.param(
-            OURS | {"idling.kubernetes.io/previous-scale": "x"}, 0, [], [True], id="its number cannot be read"
-        ),
-    ],
+@cases(
+    "annotations replicas expected partial",
+    ("its number can be read", OURS | {"idling.kubernetes.io/idled-at": "x"}, 0, [4], []),
+    ("and it runs", OURS | {"idling.kubernetes.io/idled-at": "x"}, 2, [], [True]),
+    ("its number cannot be read", OURS | {"idling.kubernetes.io/previous-scale": "x"}, 0, [], [True]),
 )
 def test_a_broken_record(annotations, replicas, expected, partial):
     found = restored(a_world(idle("web", annotations, replicas), now=NIGHT))
@@ -166,13 +155,11 @@ def test_an_autoscaler_that_another_fleet_holds_is_given_back_only_where_that_is
     assert (world.objects[hpa].minimum, world.objects[hpa].maximum) == bounds
 
 
-@pytest.mark.parametrize(
-    ("marks", "bounds"),
-    [
-        pytest.param({}, (2, 10), id="nobody remembers it as idle"),
-        pytest.param({"reconciler/awake-since": "2026-11-20T22:00:00Z"}, (2, 10), id="only its Service still lists it"),
-        pytest.param(STAGING, (1, 1), id="another Fleet idled it"),
-    ],
+@cases(
+    "marks bounds",
+    ("nobody remembers it as idle", {}, (2, 10)),
+    ("only its Service still lists it", {"reconciler/awake-since": "2026-11-20T22:00:00Z"}, (2, 10)),
+    ("another Fleet idled it", STAGING, (1, 1)),
 )
 def test_an_autoscaler_that_we_hold_is_given_back_where_nobody_remembers_its_workload_as_idle(marks, bounds):
     autoscaler = an_hpa()
@@ -201,7 +188,7 @@ class TestWhatItGivesBack:
         carried_out(world)
         assert world.replicas(WEB) == 3
 
-    @pytest.mark.parametrize("awake_since", [None, "2026-11-20T22:00:30Z"], ids=["scaled by hand", "it came back"])
+    @cases("awake_since", ("scaled by hand", None), ("it came back", "2026-11-20T22:00:30Z"))
     def test_what_runs_is_only_freed_of_its_record(self, awake_since):
         world = an_idle_world()
         world.scale(WEB, 7)

@@ -14,6 +14,7 @@ from reconciler.model import FieldWriter
 from reconciler.policy.kinds.idling_policy import GitOps
 from reconciler.policy.types import IdlingPolicy
 from tests.builders import a_ref, a_service, a_workload, an_hpa
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -113,12 +114,10 @@ class TestFlux:
         assert (hpa.minimum, hpa.maximum, world.replicas(WEB)) == (2, 10, 5)
         assert not {Key.FLUX_RECONCILE, Key.FLUX_PAUSED} & hpa.annotations.keys()
 
-    @pytest.mark.parametrize(
-        ("labels", "annotations"),
-        [
-            pytest.param({}, {}, id="not of Flux"),
-            pytest.param(FLUX, {Key.FLUX_RECONCILE: "disabled"}, id="paused by somebody else"),
-        ],
+    @cases(
+        "labels annotations",
+        ("not of Flux", {}, {}),
+        ("paused by somebody else", FLUX, {Key.FLUX_RECONCILE: "disabled"}),
     )
     def test_an_autoscaler_that_is_not_ours_to_pause_stays_as_it_is(self, labels, annotations):
         policy = replace(PAUSES, idle_replicas=1)

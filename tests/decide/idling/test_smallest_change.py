@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -36,6 +35,7 @@ from tests.builders import (
     an_hpa,
     change_if_of,
 )
+from tests.cases import cases
 from tests.decide.idling.idled_by_others import RECORD, STAGING
 from tests.decide.idling.idling_policies import (
     MONDAY,
@@ -70,31 +70,29 @@ def up(**workload: Any) -> Any:
     return a_state(a_cluster(services=(a_service(),), workloads=(a_workload(**workload),)))
 
 
-@pytest.mark.parametrize(
-    ("workload", "change"),
-    [
-        pytest.param({"annotations": {"reconciler/exclude": "true"}}, "reconciler/exclude is removed", id="excluded"),
-        pytest.param({"annotations": {"reconciler/exclude": "yes"}}, "reconciler/exclude is removed", id="unreadable"),
-        pytest.param(
-            {"annotations": {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}},
-            "it is 2026-11-21T00:00:00Z or later",
-            id="excluded for a while",
-        ),
-        pytest.param({"annotations": {"reconciler/exclude-until": "soon"}}, "the time can be read", id="until when?"),
-        pytest.param(
-            {"annotations": {"reconciler/wake-requested-at": "2026-11-20T23:00:00Z"}},
-            "it is 2026-11-20T23:00:00Z or later",
-            id="a request of the future",
-        ),
-        pytest.param({"replicas": 0}, "it has more than 0 replicas", id="at 0 already"),
-        pytest.param({"annotations": {"reconciler/contested": '{"by":"argocd"}'}}, UNCONTESTED, id="contested"),
-        pytest.param({"annotations": RECORD | STAGING, "replicas": 0}, "there is a wake request", id="somebody else's"),
-        pytest.param(
-            {"annotations": {"idling.kubernetes.io/idled-at": "now", "reconciler/owner": "production/IdlingPolicy/x"}},
-            "the record can be read",
-            id="set aside",
-        ),
-    ],
+@cases(
+    "workload change",
+    ("excluded", {"annotations": {"reconciler/exclude": "true"}}, "reconciler/exclude is removed"),
+    ("unreadable", {"annotations": {"reconciler/exclude": "yes"}}, "reconciler/exclude is removed"),
+    (
+        "excluded for a while",
+        {"annotations": {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}},
+        "it is 2026-11-21T00:00:00Z or later",
+    ),
+    ("until when?", {"annotations": {"reconciler/exclude-until": "soon"}}, "the time can be read"),
+    (
+        "a request of the future",
+        {"annotations": {"reconciler/wake-requested-at": "2026-11-20T23:00:00Z"}},
+        "it is 2026-11-20T23:00:00Z or later",
+    ),
+    ("at 0 already", {"replicas": 0}, "it has more than 0 replicas"),
+    ("contested", {"annotations": {"reconciler/contested": '{"by":"argocd"}'}}, UNCONTESTED),
+    ("somebody else's", {"annotations": RECORD | STAGING, "replicas": 0}, "there is a wake request"),
+    (
+        "set aside",
+        {"annotations": {"idling.kubernetes.io/idled-at": "now", "reconciler/owner": "production/IdlingPolicy/x"}},
+        "the record can be read",
+    ),
 )
 def test_what_is_not_idled_for_another_reason_than_the_criteria(workload, change):
     assert told(up(**workload))[1] == change
@@ -114,19 +112,17 @@ def asked(at: str) -> dict[str, Any]:
     return {"annotations": {"reconciler/wake-requested-at": at}}
 
 
-@pytest.mark.parametrize(
-    ("workload", "policy", "change"),
-    [
-        pytest.param({}, {}, OPENS, id="nothing else"),
-        pytest.param(EXCLUDED, {}, f"{OPENS} and reconciler/exclude is removed", id="an exclusion too"),
-        pytest.param(ROLLING, {}, f"{OPENS} and the rollout ends", id="a rollout too"),
-        pytest.param({}, {"hpa": "Leave"}, f"{OPENS} and autoscalers.hpa is Idle", id="an autoscaler too"),
-        pytest.param({"terminating": True}, {}, "", id="what nobody ends"),
-        pytest.param(asked("2026-11-20T18:00:00Z"), {}, OPENS, id="a request that is over by then"),
-        pytest.param(asked("2026-11-20T23:00:00Z"), {}, "it is 2026-11-20T23:00:00Z or later", id="a later request"),
-        pytest.param(asked("2026-11-23T09:00:00Z"), {}, "", id="a request of after the window"),
-        pytest.param({}, {"min_age": timedelta(hours=20)}, "it is 2026-11-20T21:00:00Z or later", id="minAge"),
-    ],
+@cases(
+    "workload policy change",
+    ("nothing else", {}, {}, OPENS),
+    ("an exclusion too", EXCLUDED, {}, f"{OPENS} and reconciler/exclude is removed"),
+    ("a rollout too", ROLLING, {}, f"{OPENS} and the rollout ends"),
+    ("an autoscaler too", {}, {"hpa": "Leave"}, f"{OPENS} and autoscalers.hpa is Idle"),
+    ("what nobody ends", {"terminating": True}, {}, ""),
+    ("a request that is over by then", asked("2026-11-20T18:00:00Z"), {}, OPENS),
+    ("a later request", asked("2026-11-20T23:00:00Z"), {}, "it is 2026-11-20T23:00:00Z or later"),
+    ("a request of after the window", asked("2026-11-23T09:00:00Z"), {}, ""),
+    ("minAge", {}, {"min_age": timedelta(hours=20)}, "it is 2026-11-20T21:00:00Z or later"),
 )
 def test_what_the_criteria_call_busy_is_kept_up_by_the_rest_too(workload, policy, change):
     created = {"created_at": NOON - timedelta(hours=10)}
@@ -135,50 +131,43 @@ def test_what_the_criteria_call_busy_is_kept_up_by_the_rest_too(workload, policy
     assert told(state, a_policy(**policy), now=NOON) == ("stays awake", change)
 
 
-@pytest.mark.parametrize(
-    ("fleet", "change"),
-    [
-        (a_fleet(protected_namespaces=("shop",)), "the namespace is removed from protectedNamespaces of the Fleet"),
-        (a_fleet(namespace="shop"), ""),
-        (of_state("Leaving"), "its cluster has another state"),
-        (of_state("Frozen"), "its cluster has another state"),
-        (of_state("ReadOnly"), "its cluster has another state"),
-    ],
-    ids=["protected", "our own", "leaving", "frozen", "readOnly"],
+@cases(
+    "fleet change",
+    (
+        "protected",
+        a_fleet(protected_namespaces=("shop",)),
+        "the namespace is removed from protectedNamespaces of the Fleet",
+    ),
+    ("our own", a_fleet(namespace="shop"), ""),
+    ("leaving", of_state("Leaving"), "its cluster has another state"),
+    ("frozen", of_state("Frozen"), "its cluster has another state"),
+    ("readOnly", of_state("ReadOnly"), "its cluster has another state"),
 )
 def test_what_the_fleet_keeps_up(fleet, change):
     assert told(up(), fleet=fleet) == ("stays awake", change)
 
 
-@pytest.mark.parametrize(
-    ("policy", "said", "now", "expected"),
-    [
-        pytest.param(a_policy("p", a_metric()), 0, SOON, ("stays idle", "the metric is above 0"), id="called idle"),
-        pytest.param(a_policy("p", a_metric()), 5, SOON, ("wakes", "the metric is at most 0"), id="called busy"),
-        pytest.param(
-            a_policy("p", a_metric(), wake="OnSignal"),
-            5,
-            SOON,
-            ("stays idle", "there is a wake request"),
-            id="busy, on signal",
-        ),
-        pytest.param(
-            a_policy("p", a_metric(name="requests"), wake_when=(WakeMetric(REQUESTS, 0, "30m"),)),
-            5,
-            SOON,
-            ("wakes", "the metric requests is at most 0 and the metric of wakeWhen is at most 0"),
-            id="called busy, and woken",
-        ),
-        pytest.param(a_policy("p", idle_replicas=3), 0, SOON, ("wakes", "idleReplicas is below 3"), id="the floor"),
-        pytest.param(a_policy("p"), 0, MONDAY, ("wakes", ""), id="due"),
-        pytest.param(
-            a_policy("p", selector=services_selector(namespaces=ObjectSelector(("other",)))),
-            0,
-            SOON,
-            ("wakes", "there is a policy that selects it"),
-            id="nobody's",
-        ),
-    ],
+@cases(
+    "policy said now expected",
+    ("called idle", a_policy("p", a_metric()), 0, SOON, ("stays idle", "the metric is above 0")),
+    ("called busy", a_policy("p", a_metric()), 5, SOON, ("wakes", "the metric is at most 0")),
+    ("busy, on signal", a_policy("p", a_metric(), wake="OnSignal"), 5, SOON, ("stays idle", "there is a wake request")),
+    (
+        "called busy, and woken",
+        a_policy("p", a_metric(name="requests"), wake_when=(WakeMetric(REQUESTS, 0, "30m"),)),
+        5,
+        SOON,
+        ("wakes", "the metric requests is at most 0 and the metric of wakeWhen is at most 0"),
+    ),
+    ("the floor", a_policy("p", idle_replicas=3), 0, SOON, ("wakes", "idleReplicas is below 3")),
+    ("due", a_policy("p"), 0, MONDAY, ("wakes", "")),
+    (
+        "nobody's",
+        a_policy("p", selector=services_selector(namespaces=ObjectSelector(("other",)))),
+        0,
+        SOON,
+        ("wakes", "there is a policy that selects it"),
+    ),
 )
 def test_what_is_idle(policy, said, now, expected):
     world = a_world(a_service(), a_workload(), now=NIGHT)
@@ -209,31 +198,25 @@ ENDS = "2026-11-23T06:00:00Z"  # with the window that is open at NIGHT
 UNTIL = {"reconciler/exclude-until": "2026-11-21T00:00:00Z"}
 
 
-@pytest.mark.parametrize(
-    ("workload", "service", "namespace", "change"),
-    [
-        pytest.param(
-            EXCLUDED["annotations"] | UNTIL,
-            {},
-            {},
-            "it is 2026-11-21T00:00:00Z or later and reconciler/exclude is removed",
-            id="both annotations",
-        ),
-        pytest.param(
-            EXCLUDED["annotations"],
-            EXCLUDED["annotations"],
-            EXCLUDED["annotations"],
-            "reconciler/exclude is removed from Namespace/shop and reconciler/exclude is removed"
-            " and reconciler/exclude is removed from Service/web",
-            id="everywhere",
-        ),
-        pytest.param(
-            {}, {}, {"downscaler/exclude": "true"}, "downscaler/exclude is removed from Namespace/shop", id="theirs"
-        ),
-        pytest.param(
-            {}, {"reconciler/exclude-until": "soon"}, {}, "the time on Service/web can be read", id="unreadable"
-        ),
-    ],
+@cases(
+    "workload service namespace change",
+    (
+        "both annotations",
+        EXCLUDED["annotations"] | UNTIL,
+        {},
+        {},
+        "it is 2026-11-21T00:00:00Z or later and reconciler/exclude is removed",
+    ),
+    (
+        "everywhere",
+        EXCLUDED["annotations"],
+        EXCLUDED["annotations"],
+        EXCLUDED["annotations"],
+        "reconciler/exclude is removed from Namespace/shop and reconciler/exclude is removed"
+        " and reconciler/exclude is removed from Service/web",
+    ),
+    ("theirs", {}, {}, {"downscaler/exclude": "true"}, "downscaler/exclude is removed from Namespace/shop"),
+    ("unreadable", {}, {"reconciler/exclude-until": "soon"}, {}, "the time on Service/web can be read"),
 )
 def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service, namespace, change):
     state = a_state(
@@ -269,16 +252,14 @@ def test_what_somebody_else_idled_and_runs_keeps_its_neighbours_up_while_it_has_
     assert changes == dict.fromkeys(("web", "api"), "the record of Deployment/api is removed")
 
 
-@pytest.mark.parametrize(
-    ("elsewhere", "change"),
-    [
-        pytest.param({}, [OPENS, OPENS], id="it goes idle everywhere"),
-        pytest.param(
-            ROLLING,
-            [f"{OPENS} and the rollout of Deployment/web on west ends", f"{OPENS} and the rollout ends"],
-            id="a rollout elsewhere",
-        ),
-    ],
+@cases(
+    "elsewhere change",
+    ("it goes idle everywhere", {}, [OPENS, OPENS]),
+    (
+        "a rollout elsewhere",
+        ROLLING,
+        [f"{OPENS} and the rollout of Deployment/web on west ends", f"{OPENS} and the rollout ends"],
+    ),
 )
 def test_before_the_window_all_of_a_federated_replica_set_counts(elsewhere, change):
     fed = a_federated_replica_set(replicas=3, clusters={"*": ANYWHERE})
@@ -289,12 +270,10 @@ def test_before_the_window_all_of_a_federated_replica_set_counts(elsewhere, chan
     assert [change_if_of(one) for one in outcome.desired.explanations] == change
 
 
-@pytest.mark.parametrize(
-    ("paused", "unreachable"),
-    [
-        pytest.param(False, {"west": "timed out"}, id="a cluster that did not answer"),
-        pytest.param(True, {}, id="a pause"),
-    ],
+@cases(
+    "paused unreachable",
+    ("a cluster that did not answer", False, {"west": "timed out"}),
+    ("a pause", True, {}),
 )
 def test_min_awake_is_not_lost_behind_what_keeps_up_all_of_a_federated_replica_set(paused, unreachable):
     fed = a_federated_replica_set(replicas=3, paused=paused, clusters={"*": ANYWHERE})
@@ -307,31 +286,21 @@ def test_min_awake_is_not_lost_behind_what_keeps_up_all_of_a_federated_replica_s
 AWAKE_LATER = {"reconciler/awake-until": format_time(NIGHT + timedelta(hours=5))}
 
 
-@pytest.mark.parametrize(
-    ("workload", "until"),
-    [
-        pytest.param({"annotations": WOKEN_NOW}, ("minAwake", NIGHT + timedelta(minutes=110)), id="minAwake"),
-        pytest.param(
-            {"annotations": WOKEN_NOW | AWAKE_LATER},
-            ("reconciler/awake-until", NIGHT + timedelta(hours=5)),
-            id="minAwake, and longer by an annotation",
-        ),
-        pytest.param({"annotations": WOKEN_NOW, "terminating": True}, None, id="minAwake, and it is deleted"),
-        pytest.param(ROLLING, ("a rollout", None), id="a rollout"),
-        pytest.param(
-            ROLLING | {"annotations": WOKEN_NOW},
-            ("a rollout", None),
-            id="minAwake, and a rollout",
-        ),
-        pytest.param(ROLLING | {"annotations": {"reconciler/exclude": "true"}}, None, id="a rollout, and an exclusion"),
-        pytest.param(
-            {"annotations": {"reconciler/awake-until": ENDS}},
-            ("reconciler/awake-until", None),
-            id="until its hours end",
-        ),
-        pytest.param({"annotations": {"reconciler/exclude": "true"}}, None, id="an exclusion"),
-        pytest.param({}, None, id="nothing"),
-    ],
+@cases(
+    "workload until",
+    ("minAwake", {"annotations": WOKEN_NOW}, ("minAwake", NIGHT + timedelta(minutes=110))),
+    (
+        "minAwake, and longer by an annotation",
+        {"annotations": WOKEN_NOW | AWAKE_LATER},
+        ("reconciler/awake-until", NIGHT + timedelta(hours=5)),
+    ),
+    ("minAwake, and it is deleted", {"annotations": WOKEN_NOW, "terminating": True}, None),
+    ("a rollout", ROLLING, ("a rollout", None)),
+    ("minAwake, and a rollout", ROLLING | {"annotations": WOKEN_NOW}, ("a rollout", None)),
+    ("a rollout, and an exclusion", ROLLING | {"annotations": {"reconciler/exclude": "true"}}, None),
+    ("until its hours end", {"annotations": {"reconciler/awake-until": ENDS}}, ("reconciler/awake-until", None)),
+    ("an exclusion", {"annotations": {"reconciler/exclude": "true"}}, None),
+    ("nothing", {}, None),
 )
 def test_until_when_only_time_or_a_rollout_keeps_it_up(workload, until):
     (one,) = decided(up(**workload)).desired.explanations
@@ -349,22 +318,20 @@ def all_of(*changes: ChangeIf) -> ChangeIf | None:
     return joint_change(ChangeIfCode.ALL, changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        pytest.param((), None, id="nothing"),
-        pytest.param((at(1), at(3), at(2)), at(3), id="the latest"),
-        pytest.param((at(1), None), None, id="one of which nothing is known"),
-        pytest.param((ROLLOUT, at(1), READABLE), all_of(at(1), ROLLOUT, READABLE), id="what time does not end"),
-        pytest.param((all_of(at(3), ROLLOUT), at(1)), all_of(at(3), ROLLOUT), id="one that takes several"),
-        pytest.param((all_of(at(1), ROLLOUT), at(3)), all_of(at(3), ROLLOUT), id="one that takes several, earlier"),
-        pytest.param((at(8), at(1)), None, id="when the window ends"),
-        pytest.param(
-            (at(8, "x/y"), at(1)),
-            all_of(at(1), change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation="x/y")),
-            id="when the window ends, by an annotation",
-        ),
-    ],
+@cases(
+    "changes expected",
+    ("nothing", (), None),
+    ("the latest", (at(1), at(3), at(2)), at(3)),
+    ("one of which nothing is known", (at(1), None), None),
+    ("what time does not end", (ROLLOUT, at(1), READABLE), all_of(at(1), ROLLOUT, READABLE)),
+    ("one that takes several", (all_of(at(3), ROLLOUT), at(1)), all_of(at(3), ROLLOUT)),
+    ("one that takes several, earlier", (all_of(at(1), ROLLOUT), at(3)), all_of(at(3), ROLLOUT)),
+    ("when the window ends", (at(8), at(1)), None),
+    (
+        "when the window ends, by an annotation",
+        (at(8, "x/y"), at(1)),
+        all_of(at(1), change_if(ChangeIfCode.ANNOTATION_REMOVED, annotation="x/y")),
+    ),
 )
 def test_what_ends_several_causes(changes, expected):
     assert all_changes(changes, NIGHT + timedelta(hours=8)) == expected

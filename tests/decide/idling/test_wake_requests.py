@@ -14,6 +14,7 @@ from reconciler.decide.idling.restore_and_wake_commands import idle_workloads, o
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Autoscalers, Fleet
 from tests.builders import a_fleet, a_run, a_service, a_workload, an_endpoints, an_hpa
+from tests.cases import cases
 from tests.decide.idling.idling_policies import NIGHT, a_policy, run_in
 from tests.decide.idling.world import World, a_world
 
@@ -69,16 +70,13 @@ def of_tier(name: str):
 
 
 class TestWho:
-    @pytest.mark.parametrize(
-        ("named", "expected"),
-        [
-            (everything, {"Deployment/web": ["Deployment/web"], "Service/web": ["Deployment/web"]}),
-            (of_kinds("Deployment"), {"Deployment/web": ["Deployment/web"]}),
-            (of_kinds("Service"), {"Service/web": ["Deployment/web"]}),
-            (of_kinds("Endpoints"), {"Service/web": ["Deployment/web"]}),
-            (of_kinds("StatefulSet"), {}),
-        ],
-        ids=["both", "itself", "its Service", "its Endpoints", "neither"],
+    @cases(
+        "named expected",
+        ("both", everything, {"Deployment/web": ["Deployment/web"], "Service/web": ["Deployment/web"]}),
+        ("itself", of_kinds("Deployment"), {"Deployment/web": ["Deployment/web"]}),
+        ("its Service", of_kinds("Service"), {"Service/web": ["Deployment/web"]}),
+        ("its Endpoints", of_kinds("Endpoints"), {"Service/web": ["Deployment/web"]}),
+        ("neither", of_kinds("StatefulSet"), {}),
     )
     def test_what_is_named(self, named, expected):
         world = idled(a_service(), a_workload(), an_endpoints())
@@ -96,25 +94,23 @@ class TestWho:
 
 
 class TestInVain:
-    @pytest.mark.parametrize(
-        ("service", "workload", "fleet", "expected"),
-        [
-            pytest.param(
-                SEED,
-                {},
-                {},
-                "a Service lists it as idle, but it has no record of its own; `restore --adopt` takes its word",
-                id="unproven",
-            ),
-            pytest.param({}, RECORD, {}, "", id="another tool's"),
-            pytest.param(
-                {},
-                RECORD,
-                {"protected_namespaces": ("shop",)},
-                "the namespace shop is protected, and this Fleet did not idle it; scale it",
-                id="another tool's, in a protected namespace",
-            ),
-        ],
+    @cases(
+        "service workload fleet expected",
+        (
+            "unproven",
+            SEED,
+            {},
+            {},
+            "a Service lists it as idle, but it has no record of its own; `restore --adopt` takes its word",
+        ),
+        ("another tool's", {}, RECORD, {}, ""),
+        (
+            "another tool's, in a protected namespace",
+            {},
+            RECORD,
+            {"protected_namespaces": ("shop",)},
+            "the namespace shop is protected, and this Fleet did not idle it; scale it",
+        ),
     )
     def test_whose_word_is_not_ours(self, service, workload, fleet, expected):
         world = a_world(a_service(annotations=service), a_workload(replicas=0, annotations=workload), now=NIGHT)

@@ -25,6 +25,7 @@ from reconciler.plan.order import numbered_actions
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
+from tests.cases import cases
 from tests.decide.downscale.world import a_workload_manifest, controllers_order, namespace
 from tests.fakes import FakeClock, an_access
 from tests.plans import a_decision
@@ -144,9 +145,7 @@ def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> No
     assert 60 <= clock.now < 70
 
 
-@pytest.mark.parametrize(
-    ("left", "waited"), [pytest.param(None, 600, id="no end of the run"), pytest.param(61, 30, id="a minute left")]
-)
+@cases("left waited", ("no end of the run", None, 600), ("a minute left", 61, 30))
 def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     tmp_path: Path, left: float | None, waited: int
 ) -> None:
@@ -189,14 +188,12 @@ def woken(actions: Sequence[Action], found: Access) -> Tier:
     return tier
 
 
-@pytest.mark.parametrize(
-    ("seconds", "looks"),
-    [
-        pytest.param([0] * MANY, 1, id="all at the same time"),
-        pytest.param([0, 0.5, 1, 1.5], 1, id="within the time of a poll"),
-        pytest.param([0, 0.2 * 10 - 1e-9], 2, id="after a poll, which clocks add up from parts"),
-        pytest.param([0, 1, POLL_SECONDS, POLL_SECONDS + 1, 2 * POLL_SECONDS], 3, id="once in each poll"),
-    ],
+@cases(
+    "seconds looks",
+    ("all at the same time", [0] * MANY, 1),
+    ("within the time of a poll", [0, 0.5, 1, 1.5], 1),
+    ("after a poll, which clocks add up from parts", [0, 0.2 * 10 - 1e-9], 2),
+    ("once in each poll", [0, 1, POLL_SECONDS, POLL_SECONDS + 1, 2 * POLL_SECONDS], 3),
 )
 def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: list[float], looks: int) -> None:
     write(tmp_path, replicas=1, ready=0)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Place, Tenant, WakeOrder
 from tests.builders import a_fleet, a_workload
+from tests.cases import cases
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_policy, run_in, workloads_selector
 from tests.decide.idling.world import World, a_world
 from tests.laws import tries
@@ -47,12 +47,10 @@ def woken_in(world: World, per_run: int) -> list[str]:
     return [ref.namespace for ref in before if world.replicas(ref)]
 
 
-@pytest.mark.parametrize(
-    ("minutes", "first"),
-    [
-        pytest.param(59, {"dev-zzz"}, id="its turn was within the hour"),
-        pytest.param(61, {"dev-aaa", "dev-zzz"}, id="its turn was before that"),
-    ],
+@cases(
+    "minutes first",
+    ("its turn was within the hour", 59, {"dev-zzz"}),
+    ("its turn was before that", 61, {"dev-aaa", "dev-zzz"}),
 )
 def test_a_turn_counts_for_an_hour(minutes, first):
     found = set()

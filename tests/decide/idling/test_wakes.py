@@ -14,6 +14,7 @@ from reconciler.plan.change_json import change_document
 from reconciler.plan.order import in_order, numbered_actions
 from reconciler.policy.types import ObjectSelector, Selector, WakeOrder, WorkloadSelector
 from tests.builders import a_ref, a_service, a_workload, an_hpa
+from tests.cases import cases
 from tests.decide.idling.idling_policies import (
     MONDAY,
     NIGHT,
@@ -57,9 +58,7 @@ class TestCriteria:
         }
         assert [dict(one.values) for one in wakes if one.values] == []
 
-    @pytest.mark.parametrize(
-        "before", [pytest.param(MINUTE, id="while its window is open"), pytest.param(-MINUTE, id="after it")]
-    )
+    @cases("before", ("while its window is open", MINUTE), ("after it", -MINUTE))
     def test_a_policy_that_waits_for_requests_now_forgets_when_its_schedule_ends(self, before):
         world = an_idle_world(a_policy())
         assert WAKE_DUE in world.objects[WEB].annotations
@@ -68,12 +67,10 @@ class TestCriteria:
         assert WAKE_DUE not in world.objects[WEB].annotations
         assert world.replicas(WEB) == 0
 
-    @pytest.mark.parametrize(
-        ("at", "why"),
-        [
-            pytest.param(NIGHT, "schedule office-hours-off until 2026-11-23T06:00:00Z", id="by night"),
-            pytest.param(MONDAY, "it is idle, as its record says", id="by day"),
-        ],
+    @cases(
+        "at why",
+        ("by night", NIGHT, "schedule office-hours-off until 2026-11-23T06:00:00Z"),
+        ("by day", MONDAY, "it is idle, as its record says"),
     )
     def test_what_waits_for_requests_is_not_kept_idle_by_the_hours_in_which_it_would_be_awake(self, at, why):
         world = an_idle_world(a_policy(wake="OnSignal"))
@@ -88,31 +85,29 @@ def an_event(at: datetime | None, **fields) -> Event:
 
 
 class TestSignals:
-    @pytest.mark.parametrize(
-        ("event", "wakes"),
-        [
-            pytest.param(an_event(NIGHT), True, id="as old as the mark"),
-            pytest.param(an_event(NIGHT - timedelta(seconds=1)), False, id="older than the mark"),
-            pytest.param(an_event(NIGHT, involved=None, related=("Service", "shop", "web")), True, id="related"),
-            pytest.param(an_event(NIGHT, involved=("Service", "shop", "api")), False, id="another Service"),
-            pytest.param(an_event(NIGHT, involved=("Service", "other", "web")), False, id="another namespace"),
-            pytest.param(an_event(NIGHT, namespace="evil"), False, id="involved, from another namespace"),
-            pytest.param(
-                an_event(NIGHT, namespace="evil", involved=None, related=("Service", "shop", "web")),
-                False,
-                id="related, from another namespace",
-            ),
-            pytest.param(an_event(NIGHT, involved=("Pod", "shop", "web")), False, id="not a Service"),
-            pytest.param(an_event(NIGHT, reason="Killing"), False, id="another reason"),
-            pytest.param(an_event(None), False, id="without a time"),
-        ],
+    @cases(
+        "event wakes",
+        ("as old as the mark", an_event(NIGHT), True),
+        ("older than the mark", an_event(NIGHT - timedelta(seconds=1)), False),
+        ("related", an_event(NIGHT, involved=None, related=("Service", "shop", "web")), True),
+        ("another Service", an_event(NIGHT, involved=("Service", "shop", "api")), False),
+        ("another namespace", an_event(NIGHT, involved=("Service", "other", "web")), False),
+        ("involved, from another namespace", an_event(NIGHT, namespace="evil"), False),
+        (
+            "related, from another namespace",
+            an_event(NIGHT, namespace="evil", involved=None, related=("Service", "shop", "web")),
+            False,
+        ),
+        ("not a Service", an_event(NIGHT, involved=("Pod", "shop", "web")), False),
+        ("another reason", an_event(NIGHT, reason="Killing"), False),
+        ("without a time", an_event(None), False),
     )
     def test_need_pods(self, event, wakes):
         world = an_idle_world()
         world.events["east"] = [event]
         assert verbs(decided(world.state(), now=world.now)) == (WAKE if wakes else [])
 
-    @pytest.mark.parametrize("later", [20 * MINUTE, 65 * MINUTE], ids=["still ahead of now", "passed by now"])
+    @cases("later", ("still ahead of now", 20 * MINUTE), ("passed by now", 65 * MINUTE))
     def test_a_request_of_before_does_not_though_the_clock_was_ahead(self, later):
         world = a_world(a_service(annotations={REQUESTED: "2026-11-20T21:59:59Z"}), a_workload(), now=NIGHT)
         world.apply(decided(world.state(), now=NIGHT + 60 * MINUTE).desired.decisions)
@@ -282,10 +277,10 @@ class TestScaledUpAndTheServiceNotCleared:
         assert verbs(run_in(world)) == [("clear", "Service/web")]
 
 
-@pytest.mark.parametrize(
-    ("annotations", "where"),
-    [({"idling.kubernetes.io/previous-scale": "many"}, WEB), ({"idling.kubernetes.io/unidle-targets": "[{"}, SERVICE)],
-    ids=["on the scalable", "on the Service"],
+@cases(
+    "annotations where",
+    ("on the scalable", {"idling.kubernetes.io/previous-scale": "many"}, WEB),
+    ("on the Service", {"idling.kubernetes.io/unidle-targets": "[{"}, SERVICE),
 )
 def test_what_cannot_be_parsed_is_set_aside(annotations, where):
     world = an_idle_world()

@@ -11,6 +11,7 @@ from reconciler.decide.idling.workloads_behind_service import discover_targets, 
 from reconciler.model import OwnerReference, PodsQuestion
 from reconciler.workload_kinds import WorkloadKind
 from tests.builders import a_cluster, a_pod, a_service, a_state, a_workload, an_endpoint_slice
+from tests.cases import cases
 from tests.decide.idling.idling_policies import a_policy, decided, workloads_selector
 
 WEB = a_workload()
@@ -27,49 +28,47 @@ def found(service=None, **cluster):
     return discover_targets(service, inventory_of(a_cluster(services=(service,), **cluster)))
 
 
-@pytest.mark.parametrize(
-    ("service", "workloads", "expected"),
-    [
-        pytest.param(a_service(), [WEB, a_workload("api")], ["web"], id="the selector against template labels"),
-        pytest.param(a_service(), [WEB, a_replica_set("web-1"), a_replica_set("web-2")], ["web"], id="two ReplicaSets"),
-        pytest.param(
-            a_service(selector={"tier": "a"}),
-            [a_workload(name, template_labels={"tier": "a", "app": name}) for name in ("b", "a")],
-            ["a", "b"],
-            id="several, sorted",
-        ),
-        pytest.param(a_service(selector={"app": "web", "x": "y"}), [WEB], [], id="all pairs have to match"),
-        pytest.param(a_service(selector={}), [WEB], [], id="an empty selector selects nothing"),
-        pytest.param(a_service(type="ExternalName"), [WEB], [], id="ExternalName has no targets"),
-        pytest.param(
+@cases(
+    "service workloads expected",
+    ("the selector against template labels", a_service(), [WEB, a_workload("api")], ["web"]),
+    ("two ReplicaSets", a_service(), [WEB, a_replica_set("web-1"), a_replica_set("web-2")], ["web"]),
+    (
+        "several, sorted",
+        a_service(selector={"tier": "a"}),
+        [a_workload(name, template_labels={"tier": "a", "app": name}) for name in ("b", "a")],
+        ["a", "b"],
+    ),
+    ("all pairs have to match", a_service(selector={"app": "web", "x": "y"}), [WEB], []),
+    ("an empty selector selects nothing", a_service(selector={}), [WEB], []),
+    ("ExternalName has no targets", a_service(type="ExternalName"), [WEB], []),
+    (
+        "an old ReplicaSet without pods does not tell",
+        a_service(),
+        [WEB, a_replica_set("old", replicas=0), a_workload(template_labels={"app": "new"})],
+        [],
+    ),
+    *(
+        (
+            f"an old ReplicaSet that {why} does",
             a_service(),
-            [WEB, a_replica_set("old", replicas=0), a_workload(template_labels={"app": "new"})],
-            [],
-            id="an old ReplicaSet without pods does not tell",
-        ),
-        *(
-            pytest.param(
-                a_service(),
-                [
-                    a_replica_set("old", replicas=count, status_replicas=there),
-                    a_workload(template_labels={"app": "new"}),
-                ],
-                ["web"],
-                id=f"an old ReplicaSet that {why} does",
-            )
-            for count, there, why in ((1, 0, "gets a pod"), (0, 1, "has one still"))
-        ),
-        pytest.param(
-            a_service(selector={"app": "web", "tier": "a"}),
             [
-                a_workload(template_labels={"app": "web", "tier": "a", "more": "x"}),
-                a_workload("b", template_labels={"tier": "a"}),
+                a_replica_set("old", replicas=count, status_replicas=there),
+                a_workload(template_labels={"app": "new"}),
             ],
             ["web"],
-            id="more labels than the selector has",
-        ),
-        pytest.param(a_service(), [a_workload(namespace="other")], [], id="another namespace"),
-    ],
+        )
+        for count, there, why in ((1, 0, "gets a pod"), (0, 1, "has one still"))
+    ),
+    (
+        "more labels than the selector has",
+        a_service(selector={"app": "web", "tier": "a"}),
+        [
+            a_workload(template_labels={"app": "web", "tier": "a", "more": "x"}),
+            a_workload("b", template_labels={"tier": "a"}),
+        ],
+        ["web"],
+    ),
+    ("another namespace", a_service(), [a_workload(namespace="other")], []),
 )
 def test_what_labels_tell(service, workloads, expected):
     result = found(service, workloads=tuple({workload.ref: workload for workload in workloads}.values()))
@@ -77,14 +76,15 @@ def test_what_labels_tell(service, workloads, expected):
     assert result.undecided == ""
 
 
-@pytest.mark.parametrize(
-    ("owner", "words"),
-    [
-        (OwnerReference("acme/v1", "Database", "db", "u"), "Database/db, which is not a known scalable"),
-        (OwnerReference("apps/v1", "Deployment", "gone", "u"), "Deployment/gone, which was not found"),
-        (OwnerReference("argoproj.io/v1", "Rollout", "gone", "u"), "Rollout/gone, which was not found"),
-    ],
-    ids=["an operator's", "cannot be read", "of a kind with a scale"],
+@cases(
+    "owner words",
+    ("an operator's", OwnerReference("acme/v1", "Database", "db", "u"), "Database/db, which is not a known scalable"),
+    ("cannot be read", OwnerReference("apps/v1", "Deployment", "gone", "u"), "Deployment/gone, which was not found"),
+    (
+        "of a kind with a scale",
+        OwnerReference("argoproj.io/v1", "Rollout", "gone", "u"),
+        "Rollout/gone, which was not found",
+    ),
 )
 def test_an_unknown_owner_makes_that_service_undecided_and_never_its_neighbours(owner, words):
     owned = a_workload("db", kind="StatefulSet", owner=owner)
@@ -133,35 +133,31 @@ class TestEndpoints:
     def test_the_pods_are_asked_for(self):
         assert self.found().question == PodsQuestion(self.service.ref)
 
-    @pytest.mark.parametrize(
-        ("named", "pod"),
-        [
-            pytest.param(("db-0", ""), pod, id="by its name alone"),
-            pytest.param(("", "uid-db-0"), pod, id="by its uid alone"),
-            pytest.param(("db-0", "uid-of-before"), pod, id="one made anew under its name"),
-            pytest.param(("db-0", ""), dataclasses.replace(pod, uid=""), id="one without a uid"),
-            pytest.param(("db-0", ""), dataclasses.replace(pod, owner_name=""), id="of an owner without a name"),
-            pytest.param(("db-0", ""), dataclasses.replace(pod, owner_uid=""), id="of an owner without a uid"),
-        ],
+    @cases(
+        "named pod",
+        ("by its name alone", ("db-0", ""), pod),
+        ("by its uid alone", ("", "uid-db-0"), pod),
+        ("one made anew under its name", ("db-0", "uid-of-before"), pod),
+        ("one without a uid", ("db-0", ""), dataclasses.replace(pod, uid="")),
+        ("of an owner without a name", ("db-0", ""), dataclasses.replace(pod, owner_name="")),
+        ("of an owner without a uid", ("db-0", ""), dataclasses.replace(pod, owner_uid="")),
     )
     def test_however_a_pod_is_named(self, named, pod):
         one = replace(an_endpoint_slice("db-0"), pods=(named,))
         result = self.found(endpoint_slices=(one,), pods={self.service.ref: (pod,)})
         assert ([workload.ref.name for workload in result.workloads], result.undecided) == (["db"], "")
 
-    @pytest.mark.parametrize(
-        ("fields", "words"),
-        [
-            ({"pods": {service.ref: ()}}, "Pod/db-0, which its endpoints name, is not there"),
-            ({"pods": {service.ref: (a_pod("db-0"),)}}, "Pod/db-0 has no owner"),
-            (
-                {"pods": {service.ref: (a_pod("db-0", owner_uid="x", owner_kind="DaemonSet", owner_name="db"),)}},
-                "Pod/db-0 is owned by DaemonSet/db, which is not a known scalable",
-            ),
-            ({"unreadable": {"pods of shop/Service/db-0": "forbidden"}}, "cannot be read: forbidden"),
-            ({"unreadable": {"endpointslices": "forbidden"}}, "its EndpointSlices cannot be read"),
-        ],
-        ids=["not among the answers", "without owner", "a DaemonSet", "forbidden", "no slices"],
+    @cases(
+        "fields words",
+        ("not among the answers", {"pods": {service.ref: ()}}, "Pod/db-0, which its endpoints name, is not there"),
+        ("without owner", {"pods": {service.ref: (a_pod("db-0"),)}}, "Pod/db-0 has no owner"),
+        (
+            "a DaemonSet",
+            {"pods": {service.ref: (a_pod("db-0", owner_uid="x", owner_kind="DaemonSet", owner_name="db"),)}},
+            "Pod/db-0 is owned by DaemonSet/db, which is not a known scalable",
+        ),
+        ("forbidden", {"unreadable": {"pods of shop/Service/db-0": "forbidden"}}, "cannot be read: forbidden"),
+        ("no slices", {"unreadable": {"endpointslices": "forbidden"}}, "its EndpointSlices cannot be read"),
     )
     def test_undecided(self, fields, words):
         assert words in self.found(**fields).undecided

@@ -14,6 +14,7 @@ from reconciler.decide.placement.ownership import is_ours
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.policy.load import read_policies
 from tests.builders import a_fleet, a_workload
+from tests.cases import cases
 
 from .placements import TEMPLATE, a_federated, a_local
 
@@ -44,33 +45,31 @@ def limits(**amounts):
     return changed(resources={"limits": amounts})
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found", "expected"),
-    [
-        pytest.param(TEMPLATE, TEMPLATE, "", id="equal"),
-        pytest.param(TEMPLATE, with_defaults(), "", id="the server's defaults"),
-        pytest.param(changed(env=[], command=None, stdin=False), TEMPLATE, "", id="empty values are left out"),
-        pytest.param(limits(cpu=1), limits(cpu="1"), "", id="a number for a text"),
-        pytest.param(limits(cpu="0.5", memory="1024Mi"), limits(cpu="500m", memory="1Gi"), "", id="the same amounts"),
-        pytest.param(limits(cpu="1e3m"), limits(cpu="1"), f"{FIRST}.resources.limits.cpu", id="e3m"),
-        pytest.param(limits(memory="1G"), limits(memory="1Gi"), f"{FIRST}.resources.limits.memory", id="G, Gi"),
-        pytest.param(
-            limits(cpu="1e0"),
-            limits(cpu="1e" + "9" * 5000),
-            f"{FIRST}.resources.limits.cpu",
-            id="an exponent of too many digits",
-        ),
-        pytest.param(changed(image="1000m"), changed(image="1"), f"{FIRST}.image", id="no amount"),
-        pytest.param(TEMPLATE, changed(image="web:2"), f"{FIRST}.image", id="another image"),
-        pytest.param(
-            TEMPLATE,
-            TEMPLATE | {"spec": {"containers": [*TEMPLATE["spec"]["containers"], {"name": "side"}]}},
-            "template.spec.containers",
-            id="one container more",
-        ),
-        pytest.param(changed(stdin=True), TEMPLATE, f"{FIRST}.stdin", id="a field is missing"),
-        pytest.param(TEMPLATE, {}, "template.metadata template.spec", id="nothing there"),
-    ],
+@cases(
+    "wanted found expected",
+    ("equal", TEMPLATE, TEMPLATE, ""),
+    ("the server's defaults", TEMPLATE, with_defaults(), ""),
+    ("empty values are left out", changed(env=[], command=None, stdin=False), TEMPLATE, ""),
+    ("a number for a text", limits(cpu=1), limits(cpu="1"), ""),
+    ("the same amounts", limits(cpu="0.5", memory="1024Mi"), limits(cpu="500m", memory="1Gi"), ""),
+    ("e3m", limits(cpu="1e3m"), limits(cpu="1"), f"{FIRST}.resources.limits.cpu"),
+    ("G, Gi", limits(memory="1G"), limits(memory="1Gi"), f"{FIRST}.resources.limits.memory"),
+    (
+        "an exponent of too many digits",
+        limits(cpu="1e0"),
+        limits(cpu="1e" + "9" * 5000),
+        f"{FIRST}.resources.limits.cpu",
+    ),
+    ("no amount", changed(image="1000m"), changed(image="1"), f"{FIRST}.image"),
+    ("another image", TEMPLATE, changed(image="web:2"), f"{FIRST}.image"),
+    (
+        "one container more",
+        TEMPLATE,
+        TEMPLATE | {"spec": {"containers": [*TEMPLATE["spec"]["containers"], {"name": "side"}]}},
+        "template.spec.containers",
+    ),
+    ("a field is missing", changed(stdin=True), TEMPLATE, f"{FIRST}.stdin"),
+    ("nothing there", TEMPLATE, {}, "template.metadata template.spec"),
 )
 def test_template_differences(wanted, found, expected):
     workload = a_local("west", 3, a_federated(template=wanted), template=found)
@@ -146,28 +145,24 @@ def test_the_templates_of_many_clusters_are_not_compared_with_each_other():
 EXPRESSION = {"key": "tier", "operator": "In", "values": ["b", "a"]}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found", "differs"),
-    [
-        pytest.param({"matchLabels": {"app": "web"}}, LabelSelector((("app", "web"),)), False, id="equal"),
-        pytest.param({"matchLabels": {"app": "web"}}, LabelSelector((("app", "api"),)), True, id="another value"),
-        pytest.param(
-            {"matchLabels": {"b": "2", "a": "1"}}, LabelSelector((("a", "1"), ("b", "2"))), False, id="another order"
-        ),
-        pytest.param(
-            {"matchExpressions": [EXPRESSION]},
-            LabelSelector(match_expressions=(LabelRequirement("tier", "In", ("a", "b")),)),
-            False,
-            id="values in another order",
-        ),
-        pytest.param(
-            {"matchExpressions": [EXPRESSION]},
-            LabelSelector(match_expressions=(LabelRequirement("tier", "NotIn", ("a", "b")),)),
-            True,
-            id="another operator",
-        ),
-        pytest.param({"matchLabels": {"app": "web"}}, None, False, id="unknown"),
-    ],
+@cases(
+    "wanted found differs",
+    ("equal", {"matchLabels": {"app": "web"}}, LabelSelector((("app", "web"),)), False),
+    ("another value", {"matchLabels": {"app": "web"}}, LabelSelector((("app", "api"),)), True),
+    ("another order", {"matchLabels": {"b": "2", "a": "1"}}, LabelSelector((("a", "1"), ("b", "2"))), False),
+    (
+        "values in another order",
+        {"matchExpressions": [EXPRESSION]},
+        LabelSelector(match_expressions=(LabelRequirement("tier", "In", ("a", "b")),)),
+        False,
+    ),
+    (
+        "another operator",
+        {"matchExpressions": [EXPRESSION]},
+        LabelSelector(match_expressions=(LabelRequirement("tier", "NotIn", ("a", "b")),)),
+        True,
+    ),
+    ("unknown", {"matchLabels": {"app": "web"}}, None, False),
 )
 def test_selector_differs(wanted, found, differs):
     form = a_form(selector=wanted)
@@ -250,23 +245,16 @@ def test_what_is_carried_over_is_kept_as_the_policy_says():
     )
 
 
-@pytest.mark.parametrize(
-    ("labels", "annotations", "ours"),
-    [
-        pytest.param({}, {"reconciler/owner": "production/FederatedReplicaSet/shop/web"}, True, id="we own it"),
-        pytest.param({}, {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}, False, id="another Fleet"),
-        pytest.param({}, {"reconciler/owner": "production/FederatedReplicaSet/shop/api"}, False, id="another of ours"),
-        pytest.param(
-            {Key.FEDERATED_LABEL: "web"},
-            {Key.POLICY_DIGEST: "x"},
-            True,
-            id="our label and our digest, without an owner",
-        ),
-        pytest.param({Key.FEDERATED_LABEL: "web"}, {}, False, id="a label alone"),
-        pytest.param({}, {Key.POLICY_DIGEST: "x"}, False, id="a digest alone"),
-        pytest.param({Key.FEDERATED_LABEL: "api"}, {Key.POLICY_DIGEST: "x"}, False, id="the label of another one"),
-        pytest.param({}, {}, False, id="nothing"),
-    ],
+@cases(
+    "labels annotations ours",
+    ("we own it", {}, {"reconciler/owner": "production/FederatedReplicaSet/shop/web"}, True),
+    ("another Fleet", {}, {"reconciler/owner": "staging/FederatedReplicaSet/shop/web"}, False),
+    ("another of ours", {}, {"reconciler/owner": "production/FederatedReplicaSet/shop/api"}, False),
+    ("our label and our digest, without an owner", {Key.FEDERATED_LABEL: "web"}, {Key.POLICY_DIGEST: "x"}, True),
+    ("a label alone", {Key.FEDERATED_LABEL: "web"}, {}, False),
+    ("a digest alone", {}, {Key.POLICY_DIGEST: "x"}, False),
+    ("the label of another one", {Key.FEDERATED_LABEL: "api"}, {Key.POLICY_DIGEST: "x"}, False),
+    ("nothing", {}, {}, False),
 )
 def test_whose_it_is(labels, annotations, ours):
     found = a_workload(kind="ReplicaSet", labels=labels, annotations=annotations)

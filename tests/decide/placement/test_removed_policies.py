@@ -13,6 +13,7 @@ from reconciler.model import OwnerReference
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import ClusterPreference, Place, Tenant
 from tests.builders import a_cluster, a_fleet, a_workload
+from tests.cases import cases
 
 from .placements import (
     IDLE,
@@ -110,17 +111,13 @@ def test_a_policy_that_turns_to_workloads_made_by_others_leaves_its_own_behind(o
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param(
-            {"annotations": {"reconciler/owner": "staging/FederatedReplicaSet/shop/gone"}}, id="of another Fleet"
-        ),
-        pytest.param({"annotations": {"reconciler/owner": "production/IdlingPolicy/nights"}}, id="of idling"),
-        pytest.param({"owner": OwnerReference("apps/v1", "Deployment", "gone", "uid")}, id="copied by a Deployment"),
-        pytest.param({"terminating": True}, id="being deleted already"),
-        pytest.param({"annotations": {}}, id="without marks"),
-    ],
+    ("of another Fleet", {"annotations": {"reconciler/owner": "staging/FederatedReplicaSet/shop/gone"}}),
+    ("of idling", {"annotations": {"reconciler/owner": "production/IdlingPolicy/nights"}}),
+    ("copied by a Deployment", {"owner": OwnerReference("apps/v1", "Deployment", "gone", "uid")}),
+    ("being deleted already", {"terminating": True}),
+    ("without marks", {"annotations": {}}),
 )
 def test_what_is_left_alone(fields):
     marks = {"name": "gone", "cluster": "west", "kind": "ReplicaSet", "annotations": a_left_one().annotations}
@@ -134,15 +131,13 @@ def test_frozen_and_claimed_ones_are_left_alone(state):
     assert without(gone, claims={gone.ref: "nights"}).decisions == ()
 
 
-@pytest.mark.parametrize(
-    ("left", "on_delete", "verbs"),
-    [
-        pytest.param({}, "Delete", [Verb.DELETE], id="deleted as it is, as it would wake only for that"),
-        pytest.param({}, "Orphan", [], id="released once it is awake"),
-        pytest.param({"state": "Foreign"}, "Orphan", [], id="released once another Fleet woke it"),
-        pytest.param({"needs": ("idle",)}, "Delete", [], id="idled by this run"),
-        pytest.param({"state": "Waking", "needs": ("wake",)}, "Delete", [], id="woken by this run"),
-    ],
+@cases(
+    "left on_delete verbs",
+    ("deleted as it is, as it would wake only for that", {}, "Delete", [Verb.DELETE]),
+    ("released once it is awake", {}, "Orphan", []),
+    ("released once another Fleet woke it", {"state": "Foreign"}, "Orphan", []),
+    ("idled by this run", {"needs": ("idle",)}, "Delete", []),
+    ("woken by this run", {"state": "Waking", "needs": ("wake",)}, "Delete", []),
 )
 def test_what_is_idle(left, on_delete, verbs):
     gone = a_left_one(on_delete=on_delete)
@@ -237,14 +232,12 @@ class TestGuard:
         local = [a_local("west", 3, one, name=one.name) for one in kept]
         return [*lost, *local], kept
 
-    @pytest.mark.parametrize(
-        ("gone", "there", "held"),
-        [
-            pytest.param(1, 0, 0, id="the only one"),
-            pytest.param(2, 0, 2, id="both"),
-            pytest.param(2, 6, 0, id="two of eight"),
-            pytest.param(3, 6, 3, id="three of nine"),
-        ],
+    @cases(
+        "gone there held",
+        ("the only one", 1, 0, 0),
+        ("both", 2, 0, 2),
+        ("two of eight", 2, 6, 0),
+        ("three of nine", 3, 6, 3),
     )
     def test_too_many(self, gone, there, held):
         workloads, kept = self.world(gone, there)

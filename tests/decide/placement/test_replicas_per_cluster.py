@@ -13,6 +13,7 @@ import pytest
 from reconciler.decide.placement.replicas_per_cluster import allocate_replicas
 from reconciler.decide.placement.rounding import tie_hashes, tie_order
 from reconciler.errors import PolicyError
+from tests.cases import cases
 
 PLANNER = json.loads((Path(__file__).parents[2] / "data" / "planner.json").read_text(encoding="utf-8"))
 """Inputs and exact results of the federation planner."""
@@ -80,29 +81,17 @@ def test_what_was_checked_before_does_not_stand_for_what_only_looks_like_it():
             spread({"*": {"weight": odd}, "A": {"minReplicas": 1}}, 8, ["A", "B"])
 
 
-@pytest.mark.parametrize(
-    ("entries", "total", "known", "expected"),
-    [
-        pytest.param({"*": {"weight": 1}, "B": {"weight": 3}}, 8, {}, {"A": 2, "B": 6}, id="own entry"),
-        pytest.param(
-            {"*": {"weight": 1, "minReplicas": 2}, "B": {}}, 8, {}, {"A": 8, "B": 0}, id="own replaces * whole"
-        ),
-        pytest.param({"A": {"weight": 1}}, 8, {}, {"A": 8, "B": 0}, id="no entry, nothing"),
-        pytest.param({"*": {"weight": 0}}, 8, {}, {"A": 0, "B": 0}, id="no weight, no share"),
-        pytest.param({"*": {"weight": 1, "maxReplicas": None}}, 8, {}, {"A": 4, "B": 4}, id="maximum None is none"),
-        pytest.param({"*": {"weight": 1, "maxReplicas": 0}}, 8, {}, {"A": 0, "B": 0}, id="maximum 0"),
-        pytest.param({}, 8, {}, {"A": 0, "B": 0}, id="no entries at all"),
-        pytest.param(
-            {"*": {"minReplicas": 5}}, 8, {"capacity": {"A": 2}}, {"A": 2, "B": 5}, id="minimum within capacity"
-        ),
-        pytest.param(
-            {"*": {"weight": 1}},
-            8,
-            {"current": {"Z": 9}, "capacity": {"Z": 0}},
-            {"A": 4, "B": 4},
-            id="not of the fleet",
-        ),
-    ],
+@cases(
+    "entries total known expected",
+    ("own entry", {"*": {"weight": 1}, "B": {"weight": 3}}, 8, {}, {"A": 2, "B": 6}),
+    ("own replaces * whole", {"*": {"weight": 1, "minReplicas": 2}, "B": {}}, 8, {}, {"A": 8, "B": 0}),
+    ("no entry, nothing", {"A": {"weight": 1}}, 8, {}, {"A": 8, "B": 0}),
+    ("no weight, no share", {"*": {"weight": 0}}, 8, {}, {"A": 0, "B": 0}),
+    ("maximum None is none", {"*": {"weight": 1, "maxReplicas": None}}, 8, {}, {"A": 4, "B": 4}),
+    ("maximum 0", {"*": {"weight": 1, "maxReplicas": 0}}, 8, {}, {"A": 0, "B": 0}),
+    ("no entries at all", {}, 8, {}, {"A": 0, "B": 0}),
+    ("minimum within capacity", {"*": {"minReplicas": 5}}, 8, {"capacity": {"A": 2}}, {"A": 2, "B": 5}),
+    ("not of the fleet", {"*": {"weight": 1}}, 8, {"current": {"Z": 9}, "capacity": {"Z": 0}}, {"A": 4, "B": 4}),
 )
 @pytest.mark.parametrize("rounding", ["fair", "kubefed"])
 def test_minimum_share_and_limits(entries, total, known, expected, rounding):
@@ -159,72 +148,46 @@ def of_a(entry: Any, name: str = "A") -> dict[str, Any]:
     return {"preferences": {"clusters": {name: entry}}}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        pytest.param({"total": -1}, "total: -1, expected a whole number from 0 to 2**53", id="negative total"),
-        pytest.param({"total": 2**53 + 1}, f"total: {2**53 + 1}, expected", id="total too large"),
-        pytest.param({"total": True}, "total: True, expected", id="total is a truth value"),
-        pytest.param({"total": 2.0}, "total: 2.0, expected", id="total is a float"),
-        pytest.param({"preferences": []}, "preferences: [], expected a mapping", id="preferences a list"),
-        pytest.param(
-            {"preferences": {"rebalanced": True}},
-            "preferences.rebalanced: unknown field, expected rebalance, clusters",
-            id="unknown key",
-        ),
-        pytest.param(
-            {"preferences": {"rebalance": 1}}, "preferences.rebalance: 1, expected true or false", id="number"
-        ),
-        pytest.param(
-            {"preferences": {"totalReplicas": 4}},
-            "preferences.totalReplicas: 4, expected the total, 3",
-            id="other total",
-        ),
-        pytest.param(
-            of_a({"wieght": 1}),
-            f"{A}.wieght: unknown field, expected minReplicas, maxReplicas, weight",
-            id="unknown key of A",
-        ),
-        pytest.param(of_a(None), f"{A}: None, expected a mapping", id="no entry"),
-        pytest.param(of_a({"weight": -1}), f"{A}.weight: -1, expected", id="negative weight"),
-        pytest.param(
-            of_a({"maxReplicas": 2**53 + 1}), f"{A}.maxReplicas: {2**53 + 1}, expected", id="maximum too large"
-        ),
-        pytest.param(
-            {"preferences": {"clusters": {1: {}}}}, "preferences.clusters.1: unknown field", id="number as name"
-        ),
-        pytest.param({"current": {"A": -1}}, "current.A: -1, expected", id="negative current"),
-        pytest.param({"capacity": {"A": "6"}}, "capacity.A: '6', expected", id="capacity a text"),
-        pytest.param({"clusters": "ABC"}, "clusters: 'ABC', expected a list of names", id="one text as fleet"),
-        pytest.param({"clusters": ["A", "A"]}, "clusters: 'A' is named twice, expected each cluster once", id="twice"),
-        pytest.param({"clusters": ["0", "B", "A", "B", "A"]}, "clusters: 'A' is named twice", id="two names twice"),
-        pytest.param({"clusters": ["A", 5]}, "clusters: ['A', 5], expected a list of names", id="a number among names"),
-        pytest.param(
-            of_a({"weight": -1}, LONGEST), f"preferences.clusters.{LONGEST}.weight: -1, expected", id="the longest name"
-        ),
-        pytest.param(
-            of_a({"weight": -1}, f"{LONGEST}x"), f"preferences.clusters.'{LONGEST[:40]}", id="a name longer than any"
-        ),
-        pytest.param({"rounding": "up"}, 'rounding: \'up\', expected "fair" or "kubefed"', id="unknown rounding"),
-        pytest.param({"key": None}, "key: None, expected a text", id="key is nothing"),
-        pytest.param({"total": 10**100}, f"total: 1{'0' * 58}…, expected a whole number", id="long total"),
-        pytest.param(
-            of_a({"weight": ENDLESS}),
-            f"{A}.weight: a value of type list, expected a whole number",
-            id="weight without end",
-        ),
-        pytest.param(
-            of_a({"weight": -1}, "\ud800"), "preferences.clusters.'\\ud800'.weight: -1, expected", id="no name to print"
-        ),
-        pytest.param({"current": {10**5000: 1}}, "current.a value of type int: unknown field", id="endless name"),
-        pytest.param({"key": "\ud800"}, "key: '\\ud800', expected a text in Unicode", id="key without meaning"),
-        pytest.param({"key": "\udfff"}, "key: '\\udfff', expected a text in Unicode", id="the last such sign"),
-        pytest.param({"clusters": ["A", "\ud800"]}, "clusters: ['A', '\\ud800'], expected a list", id="such a name"),
-        pytest.param({"clusters": None}, "clusters: None, expected a list of names", id="no fleet"),
-        pytest.param({"clusters": iter("AB")}, "clusters: <str", id="names that can be read only once"),
-        pytest.param({"clusters": [["A"]]}, "clusters: [['A']], expected a list of names", id="a list of lists"),
-        pytest.param({"rounding": []}, "rounding: [], expected", id="rounding a list"),
-    ],
+@cases(
+    "arguments message",
+    ("negative total", {"total": -1}, "total: -1, expected a whole number from 0 to 2**53"),
+    ("total too large", {"total": 2**53 + 1}, f"total: {2**53 + 1}, expected"),
+    ("total is a truth value", {"total": True}, "total: True, expected"),
+    ("total is a float", {"total": 2.0}, "total: 2.0, expected"),
+    ("preferences a list", {"preferences": []}, "preferences: [], expected a mapping"),
+    (
+        "unknown key",
+        {"preferences": {"rebalanced": True}},
+        "preferences.rebalanced: unknown field, expected rebalance, clusters",
+    ),
+    ("number", {"preferences": {"rebalance": 1}}, "preferences.rebalance: 1, expected true or false"),
+    ("other total", {"preferences": {"totalReplicas": 4}}, "preferences.totalReplicas: 4, expected the total, 3"),
+    ("unknown key of A", of_a({"wieght": 1}), f"{A}.wieght: unknown field, expected minReplicas, maxReplicas, weight"),
+    ("no entry", of_a(None), f"{A}: None, expected a mapping"),
+    ("negative weight", of_a({"weight": -1}), f"{A}.weight: -1, expected"),
+    ("maximum too large", of_a({"maxReplicas": 2**53 + 1}), f"{A}.maxReplicas: {2**53 + 1}, expected"),
+    ("number as name", {"preferences": {"clusters": {1: {}}}}, "preferences.clusters.1: unknown field"),
+    ("negative current", {"current": {"A": -1}}, "current.A: -1, expected"),
+    ("capacity a text", {"capacity": {"A": "6"}}, "capacity.A: '6', expected"),
+    ("one text as fleet", {"clusters": "ABC"}, "clusters: 'ABC', expected a list of names"),
+    ("twice", {"clusters": ["A", "A"]}, "clusters: 'A' is named twice, expected each cluster once"),
+    ("two names twice", {"clusters": ["0", "B", "A", "B", "A"]}, "clusters: 'A' is named twice"),
+    ("a number among names", {"clusters": ["A", 5]}, "clusters: ['A', 5], expected a list of names"),
+    ("the longest name", of_a({"weight": -1}, LONGEST), f"preferences.clusters.{LONGEST}.weight: -1, expected"),
+    ("a name longer than any", of_a({"weight": -1}, f"{LONGEST}x"), f"preferences.clusters.'{LONGEST[:40]}"),
+    ("unknown rounding", {"rounding": "up"}, 'rounding: \'up\', expected "fair" or "kubefed"'),
+    ("key is nothing", {"key": None}, "key: None, expected a text"),
+    ("long total", {"total": 10**100}, f"total: 1{'0' * 58}…, expected a whole number"),
+    ("weight without end", of_a({"weight": ENDLESS}), f"{A}.weight: a value of type list, expected a whole number"),
+    ("no name to print", of_a({"weight": -1}, "\ud800"), "preferences.clusters.'\\ud800'.weight: -1, expected"),
+    ("endless name", {"current": {10**5000: 1}}, "current.a value of type int: unknown field"),
+    ("key without meaning", {"key": "\ud800"}, "key: '\\ud800', expected a text in Unicode"),
+    ("the last such sign", {"key": "\udfff"}, "key: '\\udfff', expected a text in Unicode"),
+    ("such a name", {"clusters": ["A", "\ud800"]}, "clusters: ['A', '\\ud800'], expected a list"),
+    ("no fleet", {"clusters": None}, "clusters: None, expected a list of names"),
+    ("names that can be read only once", {"clusters": iter("AB")}, "clusters: <str"),
+    ("a list of lists", {"clusters": [["A"]]}, "clusters: [['A']], expected a list of names"),
+    ("rounding a list", {"rounding": []}, "rounding: [], expected"),
 )
 def test_what_is_refused(arguments, message):
     given = {"preferences": {}, "total": 3, "clusters": ["A", "B"]} | arguments

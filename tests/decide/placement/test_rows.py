@@ -11,6 +11,7 @@ from reconciler.decide.placement.status import rejection_after_failure, rejectio
 from reconciler.model import ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_namespace, a_pod, change_if_of
+from tests.cases import cases
 from tests.decide.placement.placements import IDLE, a_local
 
 from .placements import (
@@ -205,28 +206,26 @@ def test_a_target_that_is_missing():
 FORGOTTEN = "refused writes of removed policies are forgotten"
 
 
-@pytest.mark.parametrize(
-    ("kept", "answers", "expected"),
-    [
-        pytest.param({}, True, None, id="nothing to say"),
-        pytest.param({}, False, ("unreachable: west", '{"west":"2026-11-20T15:41:23Z"}'), id="lost just now"),
-        pytest.param(
-            {"unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'},
-            True,
-            ("all clusters are reachable", "{}"),
-            id="back again",
-        ),
-        pytest.param({"unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'}, False, None, id="still lost"),
-        pytest.param({"unreachable_since": "{}"}, True, None, id="nothing new"),
-        pytest.param({"rejected.0": "{}", "unreachable_since": "{}"}, True, (FORGOTTEN, None), id="stale"),
-        pytest.param(
-            {"rejected.0": "{}", "unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'},
-            True,
-            (f"all clusters are reachable, {FORGOTTEN}", "{}"),
-            id="both",
-        ),
-        pytest.param({"rejected.0": "{}"}, True, (f"all clusters are reachable, {FORGOTTEN}", "{}"), id="first time"),
-    ],
+@cases(
+    "kept answers expected",
+    ("nothing to say", {}, True, None),
+    ("lost just now", {}, False, ("unreachable: west", '{"west":"2026-11-20T15:41:23Z"}')),
+    (
+        "back again",
+        {"unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'},
+        True,
+        ("all clusters are reachable", "{}"),
+    ),
+    ("still lost", {"unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'}, False, None),
+    ("nothing new", {"unreachable_since": "{}"}, True, None),
+    ("stale", {"rejected.0": "{}", "unreachable_since": "{}"}, True, (FORGOTTEN, None)),
+    (
+        "both",
+        {"rejected.0": "{}", "unreachable_since": '{"west":"2026-11-20T15:00:00Z"}'},
+        True,
+        (f"all clusters are reachable, {FORGOTTEN}", "{}"),
+    ),
+    ("first time", {"rejected.0": "{}"}, True, (f"all clusters are reachable, {FORGOTTEN}", "{}")),
 )
 def test_what_is_remembered_of_the_whole_fleet(kept, answers, expected):
     maps = (a_memory(**kept),) if kept else ()
@@ -243,17 +242,15 @@ def test_what_is_remembered_of_the_whole_fleet(kept, answers, expected):
         assert data.get("rejected.0") is None
 
 
-@pytest.mark.parametrize(
-    ("west", "expected", "why"),
-    [
-        pytest.param(settled("west", 2, terminating=True), (2, 2, 2, 2, None, 0), "it is being deleted", id="deleted"),
-        pytest.param(
-            settled("west", 0, terminating=True, ready_replicas=None, available_replicas=None),
-            (0, 0, 0, 0, None, 0),
-            "it is being deleted",
-            id="deleted with none",
-        ),
-    ],
+@cases(
+    "west expected why",
+    ("deleted", settled("west", 2, terminating=True), (2, 2, 2, 2, None, 0), "it is being deleted"),
+    (
+        "deleted with none",
+        settled("west", 0, terminating=True, ready_replicas=None, available_replicas=None),
+        (0, 0, 0, 0, None, 0),
+        "it is being deleted",
+    ),
 )
 def test_what_is_left_alone_keeps_its_row(west, expected, why):
     desired = place(settled("east", 3), west)
@@ -296,12 +293,10 @@ def test_what_was_refused_is_tried_again_when_its_time_has_come():
     assert statuses(desired)["west"] == (0, 0, "")  # the status says what is there: it may be refused again
 
 
-@pytest.mark.parametrize(
-    ("old", "world", "why"),
-    [
-        pytest.param("", {}, "the cluster is frozen", id="left alone"),
-        pytest.param(',"idle":"nights"', {"lost": ("west",)}, "unreachable since 2026-11-20T15:41:23Z", id="lost"),
-    ],
+@cases(
+    "old world why",
+    ("left alone", "", {}, "the cluster is frozen"),
+    ("lost", ',"idle":"nights"', {"lost": ("west",)}, "unreachable since 2026-11-20T15:41:23Z"),
 )
 def test_the_status_says_why_it_is_what_it_is_now(old, world, why):
     entry = f'{{"asked":2,"running":2,"why":"weight 1 of 2","since":"2026-11-20T00:00:00Z"{old}}}'

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from reconciler.decide.placement.pod_counts import PodCounts
 from reconciler.decide.placement.status import PlacementStatus
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
+from tests.cases import cases
 
 from .placements import EVENLY, a_federated, a_memory, ago
 
@@ -68,61 +68,55 @@ HELD = local("h", 2, part="held")
 OUT = local("o", 3, part="out")
 
 
-@pytest.mark.parametrize(
-    ("locals_", "status", "expected"),
-    [
-        pytest.param([local("a", 4), HELD, OUT], None, 2, id="all known"),
-        pytest.param(
-            [unknown(), local("a", 4), local("b", 5), HELD, OUT],
-            asked(12, a=4, b=3, h=2, o=3),
-            5,
-            id="what the status does not ask of the others",
-        ),
-        pytest.param(
-            [unknown(), local("a", 4), local("b", 5), local("c", 1), HELD],
-            asked(12, a=4, b=3, h=2),
-            4,
-            id="one that is not in the status counts with what it has",
-        ),
-        pytest.param(
-            [unknown(), local("a", 4), local("c", 0), HELD], asked(12, a=4, h=2), 8, id="and that may be none"
-        ),
-        pytest.param(
-            [unknown(), local("a", 4), local("z", 0, part="held")],
-            asked(12, a=4, z=5),
-            8,
-            id="what is held and has none is away",
-        ),
-        pytest.param([unknown(), local("a", 7), HELD], asked(9, a=7, h=2), 2, id="the others are asked for all"),
-        pytest.param([unknown(), local("a", 9), HELD], asked(9, a=9, h=2), 2, id="or for more"),
-    ],
+@cases(
+    "locals_ status expected",
+    ("all known", [local("a", 4), HELD, OUT], None, 2),
+    (
+        "what the status does not ask of the others",
+        [unknown(), local("a", 4), local("b", 5), HELD, OUT],
+        asked(12, a=4, b=3, h=2, o=3),
+        5,
+    ),
+    (
+        "one that is not in the status counts with what it has",
+        [unknown(), local("a", 4), local("b", 5), local("c", 1), HELD],
+        asked(12, a=4, b=3, h=2),
+        4,
+    ),
+    ("and that may be none", [unknown(), local("a", 4), local("c", 0), HELD], asked(12, a=4, h=2), 8),
+    (
+        "what is held and has none is away",
+        [unknown(), local("a", 4), local("z", 0, part="held")],
+        asked(12, a=4, z=5),
+        8,
+    ),
+    ("the others are asked for all", [unknown(), local("a", 7), HELD], asked(9, a=7, h=2), 2),
+    ("or for more", [unknown(), local("a", 9), HELD], asked(9, a=9, h=2), 2),
 )
 def test_what_the_clusters_that_are_left_out_have_by_the_status(locals_, status, expected):
     found = result_of(a_federated(12), *locals_, status=status, readable=False)
     assert (found.taken_off, found.allocation.demand.rebalance) == (expected, True)
 
 
-@pytest.mark.parametrize(
-    ("federated", "locals_", "expected"),
-    [
-        pytest.param(a_federated(12), [unknown(), local("a")], 6, id="its own part"),
-        pytest.param(a_federated(12), [unknown(), local("a"), local("h", 4, part="held")], 8, id="of what is left"),
-        pytest.param(a_federated(12), [unknown(), local("a", capacity=1)], 11, id="more where others have no room"),
-        pytest.param(a_federated(12), [unknown(), local("a", capacity=0)], 12, id="all where they have none at all"),
-        pytest.param(a_federated(12), [unknown(), OUT], 12, id="those that are out have no part"),
-        pytest.param(
-            a_federated(12, clusters=preferring(u=1)),
-            [unknown(), local("h", 12, part="held")],
-            12,
-            id="none where nothing is left",
-        ),
-        pytest.param(
-            a_federated(12, rebalance=False, clusters=preferring(u=1, a=0)),
-            [unknown(), local("a")],
-            12,
-            id="nobody keeps any yet",
-        ),
-    ],
+@cases(
+    "federated locals_ expected",
+    ("its own part", a_federated(12), [unknown(), local("a")], 6),
+    ("of what is left", a_federated(12), [unknown(), local("a"), local("h", 4, part="held")], 8),
+    ("more where others have no room", a_federated(12), [unknown(), local("a", capacity=1)], 11),
+    ("all where they have none at all", a_federated(12), [unknown(), local("a", capacity=0)], 12),
+    ("those that are out have no part", a_federated(12), [unknown(), OUT], 12),
+    (
+        "none where nothing is left",
+        a_federated(12, clusters=preferring(u=1)),
+        [unknown(), local("h", 12, part="held")],
+        12,
+    ),
+    (
+        "nobody keeps any yet",
+        a_federated(12, rebalance=False, clusters=preferring(u=1, a=0)),
+        [unknown(), local("a")],
+        12,
+    ),
 )
 def test_one_that_never_was_anywhere_is_taken_to_have_its_part_where_nobody_answers(federated, locals_, expected):
     found = result_of(federated, *locals_)
@@ -141,13 +135,11 @@ MANY = [
 PARTS = preferring(u=1, a=1, b=1, e=1, f=1) | {"d": ClusterPreference(weight=1, max_replicas=1)}
 
 
-@pytest.mark.parametrize(
-    ("locals_", "readable", "expected"),
-    [
-        pytest.param(MANY, True, 4, id="what the others do not have of their own: 5 + 0 + 0 + 1 + 2 + 0"),
-        pytest.param([*MANY, local("h", 6, part="held")], True, 6, id="no less than is known"),
-        pytest.param([unknown(), local("a", 0)], False, 12, id="nothing is there, and nothing can be read"),
-    ],
+@cases(
+    "locals_ readable expected",
+    ("what the others do not have of their own: 5 + 0 + 0 + 1 + 2 + 0", MANY, True, 4),
+    ("no less than is known", [*MANY, local("h", 6, part="held")], True, 6),
+    ("nothing is there, and nothing can be read", [unknown(), local("a", 0)], False, 12),
 )
 def test_without_a_status_only_stuck_replicas_move(locals_, readable, expected):
     found = result_of(a_federated(12, clusters=PARTS), *locals_, readable=readable)
@@ -173,9 +165,7 @@ def after(federated, *locals_):
 KNOWN = ObservedCapacity(5, ago(minutes=5))
 
 
-@pytest.mark.parametrize(
-    ("grows", "expected"), [pytest.param(2, KNOWN, id="not yet"), pytest.param(9, None, id="settled")]
-)
+@cases("grows expected", ("not yet", 2, KNOWN), ("settled", 9, None))
 def test_room_that_does_not_bind_is_forgotten_once_all_is_settled(grows, expected):
     west = full("w", 3, 5, remembered=KNOWN)
     assert after(a_federated(12, clusters=most(w=3)), local("a", grows), west) == expected
@@ -186,33 +176,29 @@ def test_room_is_known_still_where_writes_are_refused():
     assert after(a_federated(12), local("a", 6), west) == KNOWN
 
 
-@pytest.mark.parametrize(
-    ("known", "stuck", "at", "retry"),
-    [
-        pytest.param(KNOWN, 0, KNOWN.at, NOW + timedelta(minutes=5), id="the policy lets none wait any more"),
-        pytest.param(replace(KNOWN, retry_after=NOW), 1, NOW, NOW + timedelta(minutes=10), id="tried just now"),
-        pytest.param(replace(KNOWN, retry_after=NOW), 0, KNOWN.at, NOW, id="to be tried now"),
-        pytest.param(
-            replace(KNOWN, retry_after=NOW + timedelta(seconds=1)),
-            1,
-            KNOWN.at,
-            NOW + timedelta(seconds=1),
-            id="to be tried in a second",
-        ),
-    ],
+@cases(
+    "known stuck at retry",
+    ("the policy lets none wait any more", KNOWN, 0, KNOWN.at, NOW + timedelta(minutes=5)),
+    ("tried just now", replace(KNOWN, retry_after=NOW), 1, NOW, NOW + timedelta(minutes=10)),
+    ("to be tried now", replace(KNOWN, retry_after=NOW), 0, KNOWN.at, NOW),
+    (
+        "to be tried in a second",
+        replace(KNOWN, retry_after=NOW + timedelta(seconds=1)),
+        1,
+        KNOWN.at,
+        NOW + timedelta(seconds=1),
+    ),
 )
 def test_when_a_full_cluster_is_tried_again(known, stuck, at, retry):
     west = full("w", 5, 5, remembered=known, unschedulable=stuck)
     assert after(a_federated(20, waiting_replicas=0), local("a", 15), west) == ObservedCapacity(5, at, retry)
 
 
-@pytest.mark.parametrize(
-    ("weights", "replicas", "expected"),
-    [
-        pytest.param(most(w=3), 5, 5, id="two go on waiting"),
-        pytest.param(most(w=3), 4, 4, id="one goes on waiting"),
-        pytest.param(preferring(a=1, w=0), 0, 0, id="none is there to wait"),
-    ],
+@cases(
+    "weights replicas expected",
+    ("two go on waiting", most(w=3), 5, 5),
+    ("one goes on waiting", most(w=3), 4, 4),
+    ("none is there to wait", preferring(a=1, w=0), 0, 0),
 )
 def test_while_others_grow_those_that_wait_go_on_waiting(weights, replicas, expected):
     found = result_of(a_federated(12, clusters=weights), local("a", 2), full("w", replicas, 3, unschedulable=0))

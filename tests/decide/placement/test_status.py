@@ -12,6 +12,7 @@ from reconciler.decide.decisions import Verb
 from reconciler.decide.placement.status import read_rejection, rejection_after_failure
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_ref, change_if_of
+from tests.cases import cases
 
 from .placements import (
     EVENLY,
@@ -48,78 +49,66 @@ def weighing(weight=0, least=0, most=None):
     return ClusterPreference(least, most, weight)
 
 
-@pytest.mark.parametrize(
-    ("total", "preferences", "current", "expected"),
-    [
-        pytest.param(
-            50,
-            {"*": weighing(0, 2, 2)},
-            {},
-            ("minimum 2: no weight, min 2, max 2", ""),
-            id="no weight, so no maximum binds",
+@cases(
+    "total preferences current expected",
+    ("no weight, so no maximum binds", 50, {"*": weighing(0, 2, 2)}, {}, ("minimum 2: no weight, min 2, max 2", "")),
+    (
+        "at a maximum that does not bind",
+        12,
+        EVENLY | {"c": weighing(1, 0, 4)},
+        {},
+        ("share 4: weight 1 of 3, max 4", ""),
+    ),
+    (
+        "at a maximum that binds",
+        14,
+        EVENLY | {"c": weighing(1, 0, 4)},
+        {},
+        ("share 4: weight 1 of 3, max 4", "maxReplicas is above 4"),
+    ),
+    ("all of them are kept elsewhere", 12, EVENLY | {"c": weighing()}, {"a": 6, "b": 6}, ("no weight", "")),
+    ("the minimums take all of them", 60, {"*": weighing(0, 20)}, {}, ("minimum 20: no weight, min 20", "")),
+    (
+        "a weight of 1 would not be enough",
+        4,
+        {"*": weighing(9), "c": weighing()},
+        {},
+        ("no weight", "its weight is higher"),
+    ),
+    (
+        "a weight of 1 may not be enough, as others of that weight come first",
+        1,
+        {"*": weighing(1), "c": weighing()},
+        {},
+        ("no weight", "its weight is higher"),
+    ),
+    (
+        "replicas are given up, so the next total gives none here",
+        7,
+        {"a": weighing(2, 1, 5), "b": weighing(1, 1), "c": weighing(1, 1)},
+        {"b": 7},
+        ("minimum 1: weight 1 of 4, min 1, weights share what the minimums leave, 4 of 7", ""),
+    ),
+    (
+        "a weight is a share of what the minimums leave",
+        20,
+        {"a": weighing(50), "b": weighing(30, 4), "c": weighing(20, 4)},
+        {},
+        (
+            "minimum 4 + share 2: weight 20 of 100, min 4, weights share what the minimums leave, 12 of 20",
+            "replicas is 21",
         ),
-        pytest.param(
-            12,
-            EVENLY | {"c": weighing(1, 0, 4)},
-            {},
-            ("share 4: weight 1 of 3, max 4", ""),
-            id="at a maximum that does not bind",
+    ),
+    (
+        "it keeps what it has",
+        30,
+        {"*": weighing(1), "c": weighing(1, 2)},
+        {"c": 5},
+        (
+            "minimum 2 + kept 3 + share 6: weight 1 of 3, min 2, weights share what the minimums leave, 28 of 30",
+            "replicas is 31",
         ),
-        pytest.param(
-            14,
-            EVENLY | {"c": weighing(1, 0, 4)},
-            {},
-            ("share 4: weight 1 of 3, max 4", "maxReplicas is above 4"),
-            id="at a maximum that binds",
-        ),
-        pytest.param(
-            12, EVENLY | {"c": weighing()}, {"a": 6, "b": 6}, ("no weight", ""), id="all of them are kept elsewhere"
-        ),
-        pytest.param(
-            60, {"*": weighing(0, 20)}, {}, ("minimum 20: no weight, min 20", ""), id="the minimums take all of them"
-        ),
-        pytest.param(
-            4,
-            {"*": weighing(9), "c": weighing()},
-            {},
-            ("no weight", "its weight is higher"),
-            id="a weight of 1 would not be enough",
-        ),
-        pytest.param(
-            1,
-            {"*": weighing(1), "c": weighing()},
-            {},
-            ("no weight", "its weight is higher"),
-            id="a weight of 1 may not be enough, as others of that weight come first",
-        ),
-        pytest.param(
-            7,
-            {"a": weighing(2, 1, 5), "b": weighing(1, 1), "c": weighing(1, 1)},
-            {"b": 7},
-            ("minimum 1: weight 1 of 4, min 1, weights share what the minimums leave, 4 of 7", ""),
-            id="replicas are given up, so the next total gives none here",
-        ),
-        pytest.param(
-            20,
-            {"a": weighing(50), "b": weighing(30, 4), "c": weighing(20, 4)},
-            {},
-            (
-                "minimum 4 + share 2: weight 20 of 100, min 4, weights share what the minimums leave, 12 of 20",
-                "replicas is 21",
-            ),
-            id="a weight is a share of what the minimums leave",
-        ),
-        pytest.param(
-            30,
-            {"*": weighing(1), "c": weighing(1, 2)},
-            {"c": 5},
-            (
-                "minimum 2 + kept 3 + share 6: weight 1 of 3, min 2, weights share what the minimums leave, 28 of 30",
-                "replicas is 31",
-            ),
-            id="it keeps what it has",
-        ),
-    ],
+    ),
 )
 def test_explain_names_only_what_would_change_the_number(total, preferences, current, expected):
     federated = a_federated(total, clusters=preferences, rebalance=False)

@@ -9,6 +9,7 @@ from reconciler.model import Condition
 from reconciler.policy.types import ClusterPreference
 from reconciler.report.status import placement_line
 from tests.builders import a_cluster, change_if_of
+from tests.cases import cases
 
 from .placements import (
     EVENLY,
@@ -71,14 +72,17 @@ class TestConflict:
             "replaces the one deleted because its selector differs, weight 1 of 2",
         )
 
-    @pytest.mark.parametrize(
-        ("federated", "made", "key", "record"),
-        [
-            (a_federated(), a_local, "reconciler/owner", "{}"),
-            (a_federated(), a_local, "reconciler/placed", '{{"owner":"{}","previous":5,"replicas":3}}'),
-            (a_placed(), a_deployment, "reconciler/placed", '{{"owner":"{}","previous":5,"replicas":3}}'),
-        ],
-        ids=["made by it", "placed by it", "the same target"],
+    @cases(
+        "federated made key record",
+        ("made by it", a_federated(), a_local, "reconciler/owner", "{}"),
+        ("placed by it", a_federated(), a_local, "reconciler/placed", '{{"owner":"{}","previous":5,"replicas":3}}'),
+        (
+            "the same target",
+            a_placed(),
+            a_deployment,
+            "reconciler/placed",
+            '{{"owner":"{}","previous":5,"replicas":3}}',
+        ),
     )
     def test_one_of_another_fleet_is_left_alone(self, federated, made, key, record):
         """Two Fleets that both scale it would undo each other's replicas with every run."""
@@ -151,17 +155,15 @@ class TestMoves:
             ("drainKeeps", "west/shop/Deployment/web", "draining, but 4 replicas stay: rollout in progress")
         ]
 
-    @pytest.mark.parametrize(
-        ("east", "clusters", "finishes"),
-        [
-            pytest.param(a_full("east", 6, 5), EVENLY, "the capacity of east is above 5", id="no capacity"),
-            pytest.param(
-                settled("east", 5),
-                EVENLY | {"east": ClusterPreference(weight=1, max_replicas=5)},
-                "maxReplicas of east is above 5",
-                id="no more wanted there",
-            ),
-        ],
+    @cases(
+        "east clusters finishes",
+        ("no capacity", a_full("east", 6, 5), EVENLY, "the capacity of east is above 5"),
+        (
+            "no more wanted there",
+            settled("east", 5),
+            EVENLY | {"east": ClusterPreference(weight=1, max_replicas=5)},
+            "maxReplicas of east is above 5",
+        ),
     )
     def test_what_would_finish_a_drain_is_named_and_one_replica_is_one(self, east, clusters, finishes):
         draining = a_fleet_with("Draining", "east", "west")
@@ -224,16 +226,14 @@ def lagging_with(most, current, total, **world):
     return place(a, lagging, settled("d", 0), federated=a_federated(total, clusters=clusters), **world)
 
 
-@pytest.mark.parametrize(
-    ("desired_before", "total", "expected"),
-    [
-        pytest.param(30, 30, 10, id="not raised: what is missing stays missing"),
-        pytest.param(29, 30, 11, id="raised by one"),
-        pytest.param(31, 30, 10, id="lowered"),
-        pytest.param(None, 20, 10, id="nobody knows: all have what there is"),
-        pytest.param(None, 21, 11, id="nobody knows: one that nobody has"),
-        pytest.param(None, 23, 13, id="nobody knows: three that nobody has"),
-    ],
+@cases(
+    "desired_before total expected",
+    ("not raised: what is missing stays missing", 30, 30, 10),
+    ("raised by one", 29, 30, 11),
+    ("lowered", 31, 30, 10),
+    ("nobody knows: all have what there is", None, 20, 10),
+    ("nobody knows: one that nobody has", None, 21, 11),
+    ("nobody knows: three that nobody has", None, 23, 13),
 )
 def test_a_cluster_that_lags_gets_no_more_than_the_total_was_raised_by(desired_before, total, expected):
     status = "{}" if desired_before is None else f'{{"desired":{desired_before},"clusters":{{}}}}'

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
-import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_workload, an_hpa
+from tests.cases import cases
 
 from .placements import (
     a_deployment,
@@ -83,7 +83,7 @@ class TestClustersThatArePreferredByNothing:
 
 
 class TestIdling:
-    @pytest.mark.parametrize("reason", ["Maintenance", None], ids=["with a reason", "the reason cleared"])
+    @cases("reason", ("with a reason", "Maintenance"), ("the reason cleared", None))
     def test_what_idling_released_as_somebody_else_scaled_it_down_stays_down(self, reason):
         """The annotations are those that idling leaves at the release."""
         west = released("west", reason)
@@ -105,14 +105,12 @@ class TestIdling:
         east = a_cluster("east", workloads=idle("east").workloads, config_maps=(a_status(written.changes[-1].after),))
         assert place(east, idle("west")).decisions == ()
 
-    @pytest.mark.parametrize(
-        ("hours", "policies", "expected"),
-        [
-            pytest.param(1, ("nights",), {}, id="asleep"),
-            pytest.param(0, ("nights",), {"north": "create 0 -> 9"}, id="it should be awake by now"),
-            pytest.param(1, ("others",), {"north": "create 0 -> 9"}, id="its policy is gone"),
-            pytest.param(None, ("nights",), {"north": "create 0 -> 9"}, id="nothing says when it wakes"),
-        ],
+    @cases(
+        "hours policies expected",
+        ("asleep", 1, ("nights",), {}),
+        ("it should be awake by now", 0, ("nights",), {"north": "create 0 -> 9"}),
+        ("its policy is gone", 1, ("others",), {"north": "create 0 -> 9"}),
+        ("nothing says when it wakes", None, ("nights",), {"north": "create 0 -> 9"}),
     )
     def test_nothing_starts_elsewhere_while_a_lost_cluster_is_known_to_be_asleep(self, hours, policies, expected):
         until = {} if hours is None else {"until": format_time(NOW + timedelta(hours=hours))}
@@ -153,16 +151,14 @@ def test_a_protected_namespace_is_never_touched():
     assert desired.undecided[0].why == "the namespace shop is protected"
 
 
-@pytest.mark.parametrize(
-    ("policy", "east", "more"),
-    [
-        pytest.param(a_placed(), 5, "5 replicas, 2 more", id="a targetRef"),
-        pytest.param(a_federated(), 5, "5 replicas, 2 more", id="a pattern"),
-        pytest.param(a_federated(), 3, "", id="its share"),
-        pytest.param(a_federated(), 1, "", id="less"),
-        pytest.param(a_placed(rebalance=False), 5, "", id="nothing is moved anyway"),
-        pytest.param(a_placed(production=True), 5, "", id="it may shrink"),
-    ],
+@cases(
+    "policy east more",
+    ("a targetRef", a_placed(), 5, "5 replicas, 2 more"),
+    ("a pattern", a_federated(), 5, "5 replicas, 2 more"),
+    ("its share", a_federated(), 3, ""),
+    ("less", a_federated(), 1, ""),
+    ("nothing is moved anyway", a_placed(rebalance=False), 5, ""),
+    ("it may shrink", a_placed(production=True), 5, ""),
 )
 def test_production_that_keeps_more_than_its_share_is_told(policy, east, more):
     made = a_deployment if policy.target else a_local
