@@ -20,7 +20,7 @@ from tests.pipeline.loop_steps import broken_law
 pytestmark = pytest.mark.laws
 
 PARTS = 4
-SEEDS = share_of(60)
+SEEDS = share_of(36)
 SOAKED = 10_000
 
 EXAMPLES: dict[str, History] = {

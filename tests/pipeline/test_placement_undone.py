@@ -24,7 +24,7 @@ from tests.pipeline.manifests import (
 from tests.pipeline.manifests import placed as federated
 
 NOW = "2026-11-23T12:00:00Z"
-NAMED, OTHERS = ("prod-1", "prod-2"), ("prod-3", "prod-4", "prod-5", "dev", "staging")
+NAMED, OTHERS = ("prod-1", "prod-2"), ("prod-3", "dev")
 FLEET = fleet((*NAMED, *OTHERS), UNLIMITED)
 DEPLOYMENT = workload(replicas=6)
 NIGHTS = idling("namespaces: {include: [shop]}, workloads: {kinds: [Deployment]}", downtime='"Mon-Sun 20:00-06:00"')

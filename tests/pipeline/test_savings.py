@@ -135,18 +135,18 @@ def random_workload(name: str, namespace: str, chance: random.Random) -> str:
 def test_the_history_of_some_days_saved_what_their_forecast_said(tmp_path: Path, seed: int) -> None:
     """Within one per cent, in each namespace, whatever policies and workloads say; a run comes each hour."""
     chance, folder = random.Random(f"savings {seed}"), Folder(tmp_path)
-    begin, end = CLOCKS_GO_BACK - timedelta(hours=40), CLOCKS_GO_BACK + timedelta(hours=32)
+    begin, end = CLOCKS_GO_BACK - timedelta(hours=30), CLOCKS_GO_BACK + timedelta(hours=18)
     names = [f"ns-{n}" for n in range(6)]
     folder.write("policies/fleet.yaml", fleet(["dev"], UNLIMITED, name="law"))
     folder.write("policies/nights.yaml", documents(*(random_policy(name, chance) for name in names)))
     for name in names:
         found = (random_workload(f"app-{n}", name, chance) for n in range(3))
         folder.write(f"snapshot/dev/{name}.yaml", documents(*found, cron_job("nightly", name)))
-    asked = ("--snapshot", "snapshot", "--now", rfc3339(begin), "--days", "3", "--tick", "1h", "--by", "namespace")
+    asked = ("--snapshot", "snapshot", "--now", rfc3339(begin), "--days", "2", "--tick", "1h", "--by", "namespace")
     promised = json.loads(folder.call("forecast", "policies", *asked, "-o", "json", "-q").out)
-    for hour in range(3 * 24):
+    for hour in range(2 * 24):
         run(folder, begin + timedelta(hours=hour))
-    kept = saved(folder, end, "--since", "3d", "--by", "namespace")
+    kept = saved(folder, end, "--since", "2d", "--by", "namespace")
     found = {one["name"]: one for one in kept["groups"]}
     assert len(promised["groups"]) == len(names)
     for one in promised["groups"]:

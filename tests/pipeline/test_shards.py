@@ -14,11 +14,11 @@ from tests.pipeline.manifests import an_object, documents, idling, placed, templ
 from tests.pipeline.manifests import fleet as fleet_of
 
 COUNT = 3
-CLUSTERS = [f"c{number:02}" for number in range(9)]
+CLUSTERS = [f"c{number:02}" for number in range(6)]
 NIGHT, LATER, MORNING = "2026-11-20T23:00:00Z", "2026-11-20T23:10:00Z", "2026-11-21T08:00:00Z"
 
 IDLING = idling("namespaces: {include: [dev]}, workloads: {kinds: [Deployment]}")
-SHOP = placed(18, 'clusters: {"*": {weight: 1}}', template())
+SHOP = placed(12, 'clusters: {"*": {weight: 1}}', template())
 SPACES = [an_object("Namespace", name) for name in ("dev", "shop")]
 
 
@@ -90,18 +90,18 @@ def test_their_limits_together_are_never_more_than_that_of_the_fleet(tmp_path: P
         if use["unit"] == "workloads" and not use.get("cluster")
     ]
     assert len(allowed) == COUNT
-    assert 0 < sum(allowed) <= 7
+    assert 0 < sum(allowed) <= 5
 
 
 def test_what_exceeds_the_part_of_a_policys_number_is_held_back_with_the_number_for_all(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, deployments=2, placed=False)
-    folder.write("policies/idling.yaml", f"{IDLING}  limits: {{workloads: 9}}\n")
+    folder.write("policies/idling.yaml", f"{IDLING}  limits: {{workloads: 6}}\n")
     said = [folder.plan(NIGHT, "--shard", f"{index}/{COUNT}") for index in range(COUNT)]
     held = [one for one in said if "Held back" in one.out]
     assert held
     for one in held:
         assert f", of shard {said.index(one)}/{COUNT}" in one.out
-        assert "limits: {workloads: 20}" in " ".join(one.out.split()), "18 workloads, and a tenth of headroom"
+        assert "limits: {workloads: 14}" in " ".join(one.out.split()), "12 workloads, and a tenth of headroom"
 
 
 def test_a_freeze_at_home_is_for_all_shards(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_clusters_that_may_be_one_are_refused(tmp_path: Path) -> None:
     folder.write("policies/fleet.yaml", fleet(identities=False))
     said = folder.plan(NIGHT, "--shard", "1/3")
     assert said.code == 64
-    assert "--shard: 9 of 9 clusters have no identity in policies/fleet.yaml:1: c00, c01, c02, ...;" in said.err
+    assert "--shard: 6 of 6 clusters have no identity in policies/fleet.yaml:1: c00, c01, c02, ...;" in said.err
 
 
 def test_while_the_policies_are_broken_each_shard_wakes_its_own_clusters(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ def endure(seed):
 
 
 def test_refused_writes_and_probes_cost_nothing_and_end_well():
-    for seed in range(share_of(96)):
+    for seed in range(share_of(48)):
         endure(seed)
 
 
@@ -336,7 +336,7 @@ def live(seed):
 
 
 def test_random_fleets_come_to_rest_without_dips():
-    assert max(live(seed) for seed in range(share_of(120))) > 1
+    assert max(live(seed) for seed in range(share_of(60))) > 1
 
 
 @pytest.mark.soak

@@ -49,19 +49,20 @@ def limits_of(problem, name):
 
 
 @given(problems(), totals, roundings)
-def test_never_more_than_wanted_and_never_above_a_limit(problem, total, rounding):
-    found = allocate_replicas(**problem, total=total, rounding=rounding).replicas
-    assert set(found) == set(problem["clusters"])
-    assert sum(found.values()) <= total
-    assert all(0 <= found[name] <= limits_of(problem, name)[1] for name in found)
-
-
-@given(problems(), totals, roundings)
-def test_nothing_is_left_over_while_a_cluster_with_weight_has_room(problem, total, rounding):
-    found = allocate_replicas(**problem, total=total, rounding=rounding).replicas
-    limits = {name: limits_of(problem, name) for name in found}
-    open_ones = [name for name, (entry, limit) in limits.items() if entry["weight"] and found[name] < limit]
-    assert sum(found.values()) == total or not open_ones
+def test_as_many_as_are_wanted_and_have_room(problem, total, rounding):
+    """Never more than wanted, none above a limit, and none left over while a cluster with weight has room; overflow is
+    what a cluster would have more without its capacity.
+    """
+    found = allocate_replicas(**problem, total=total, rounding=rounding)
+    limits = {name: limits_of(problem, name) for name in problem["clusters"]}
+    assert set(found.replicas) == set(limits)
+    assert all(0 <= count <= limits[name][1] for name, count in found.replicas.items())
+    open_ones = [name for name, (entry, limit) in limits.items() if entry["weight"] and found.replicas[name] < limit]
+    assert sum(found.replicas.values()) == total or (sum(found.replicas.values()) < total and not open_ones)
+    for name in problem["clusters"]:
+        others = {other: limit for other, limit in problem["capacity"].items() if other != name}
+        free = allocate_replicas(**(problem | {"capacity": others}), total=total, rounding=rounding).replicas[name]
+        assert found.overflow.get(name, 0) == max(0, free - found.replicas[name])
 
 
 @given(problems(), totals, roundings, st.randoms(use_true_random=False))
@@ -86,15 +87,6 @@ def test_one_more_replica_takes_none_from_anybody(problem, total):
     more = allocate_replicas(**problem, total=total + 1).replicas
     assert all(fewer[name] <= more[name] for name in fewer)
     assert sum(more.values()) - sum(fewer.values()) <= 1
-
-
-@given(problems(), totals, roundings)
-def test_overflow_is_what_would_change_it(problem, total, rounding):
-    found = allocate_replicas(**problem, total=total, rounding=rounding)
-    for name in problem["clusters"]:
-        others = {other: limit for other, limit in problem["capacity"].items() if other != name}
-        free = allocate_replicas(**(problem | {"capacity": others}), total=total, rounding=rounding).replicas[name]
-        assert found.overflow.get(name, 0) == max(0, free - found.replicas[name])
 
 
 @given(problems(), totals)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
@@ -17,9 +15,10 @@ from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.apply.run import ActionRuns
 from reconciler.apply.waits import POLL_SECONDS, Tier
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.errors import RefusedError
+from reconciler.model import PatchOperation, Write
 from reconciler.plan.model import Action
 from reconciler.plan.order import numbered_actions
 from reconciler.time_limit import TimeLimit
@@ -59,17 +58,13 @@ def names(tier: str) -> list[str]:
     return [f"{tier}-{number}" for number in range(MANY)]
 
 
-def write(folder: Path, replicas: int, ready: int) -> None:
-    """Everything has `replicas`, and `ready` of them are."""
-    documents = [namespace(name) for name in ("kube-system", "shop")]
+def access(clock: FakeClock, replicas: int = 0) -> tuple[Asked, Access]:
+    """A cluster in which everything has `replicas`, of which none is ready."""
+    manifests = [namespace(name) for name in ("kube-system", "shop")]
     for name in (*names("db"), *names("api"), *names("free")):
         manifest = a_workload_manifest("Deployment", name, replicas)
-        documents.append({**manifest, "status": {**manifest["status"], "readyReplicas": ready}})
-    (folder / "all.yaml").write_text(yaml.safe_dump_all(documents))
-
-
-def access(folder: Path, clock: FakeClock) -> tuple[Asked, Access]:
-    cluster: Any = Asked(SnapshotCluster(Store(folder, "east"), victim_order=controllers_order))
+        manifests.append({**manifest, "status": {**manifest["status"], "readyReplicas": 0}})
+    cluster: Any = Asked(MemoryCluster.of_manifests("east", manifests, controllers_order))
     return cluster, an_access(cluster, limit=TimeLimit(clock=clock))
 
 
@@ -100,20 +95,18 @@ def apply(actions: Sequence[Action], found: Access, done: list[str] | None = Non
     return Counter(outcome.status for outcome in runs.carry_out())
 
 
-def test_what_is_ready_is_looked_at_once_for_all_that_wait(tmp_path: Path) -> None:
-    write(tmp_path, replicas=0, ready=0)
-    cluster, found = access(tmp_path, FakeClock())
+def test_what_is_ready_is_looked_at_once_for_all_that_wait() -> None:
+    cluster, found = access(FakeClock())
     actions = numbered_actions([*wakes("db"), *wakes("api", after="db")])
     assert apply(actions, found) == {OutcomeStatus.APPLIED: 2 * MANY}
     assert cluster.looks == dict.fromkeys(names("db"), 1)
 
 
-def test_what_waits_asks_where_the_last_one_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_asks_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     is_up = Tier._is_up
     monkeypatch.setattr(Tier, "_is_up", lambda self, action: asked.append(action.id) or is_up(self, action))
-    write(tmp_path, replicas=0, ready=0)
-    _, found = access(tmp_path, FakeClock())
+    _, found = access(FakeClock())
     assert apply(numbered_actions([*wakes("db"), *wakes("api", after="db")]), found) == {
         OutcomeStatus.APPLIED: 2 * MANY
     }
@@ -133,10 +126,9 @@ class NotYet(Asked):
         return found if self._clock.now >= self._at else replace(found, ready_replicas=0)
 
 
-def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> None:
-    write(tmp_path, replicas=0, ready=0)
+def test_what_waits_for_its_tier_keeps_nobody_else_waiting() -> None:
     clock = FakeClock()
-    cluster, found = access(tmp_path, clock)
+    cluster, found = access(clock)
     slow: Any = NotYet(cluster, clock, at=60)  # type: ignore[arg-type]
     done: list[str] = []
     actions = numbered_actions([*wakes("db"), *wakes("api", after="db"), *wakes("free")])
@@ -146,13 +138,10 @@ def test_what_waits_for_its_tier_keeps_nobody_else_waiting(tmp_path: Path) -> No
 
 
 @cases("left waited", ("no end of the run", None, 600), ("a minute left", 61, 30))
-def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
-    tmp_path: Path, left: float | None, waited: int
-) -> None:
-    write(tmp_path, replicas=0, ready=0)
+def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(left: float | None, waited: int) -> None:
     clock = FakeClock()
 
-    cluster, found = access(tmp_path, clock)
+    cluster, found = access(clock)
     found = replace(found, cluster=NeverReady(cluster), limit=TimeLimit(math.inf if left is None else left, clock))
     actions = numbered_actions([wakes("db")[0], wakes("api", after="db")[0]])
     runs = ActionRuns(actions, {"east": found}, a_run(), "reconciler", found.limit)
@@ -161,9 +150,8 @@ def test_a_tier_that_does_not_get_ready_is_waited_for_within_the_run(
     assert waited - 1 <= clock.now <= waited + POLL_SECONDS
 
 
-def test_why_a_change_failed_is_said_also_where_it_went_on_late(tmp_path: Path) -> None:
-    write(tmp_path, replicas=0, ready=0)
-    _, found = access(tmp_path, FakeClock())
+def test_why_a_change_failed_is_said_also_where_it_went_on_late() -> None:
+    _, found = access(FakeClock())
 
     class Refusing(NeverReady):
         def write(self, write: Any) -> Any:
@@ -195,10 +183,9 @@ def woken(actions: Sequence[Action], found: Access) -> Tier:
     ("after a poll, which clocks add up from parts", [0, 0.2 * 10 - 1e-9], 2),
     ("once in each poll", [0, 1, POLL_SECONDS, POLL_SECONDS + 1, 2 * POLL_SECONDS], 3),
 )
-def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: list[float], looks: int) -> None:
-    write(tmp_path, replicas=1, ready=0)
+def test_what_is_not_ready_is_looked_at_once_in_a_poll(seconds: list[float], looks: int) -> None:
     clock = FakeClock()
-    cluster, found = access(tmp_path, clock)
+    cluster, found = access(clock, replicas=1)
     (action, *_) = numbered_actions(wakes("db"))
     tier = woken([action], found)
     for clock.now in seconds:
@@ -206,14 +193,14 @@ def test_what_is_not_ready_is_looked_at_once_in_a_poll(tmp_path: Path, seconds: 
     assert cluster.looks == {"db-0": looks}
 
 
-def test_what_gets_ready_is_seen_at_the_next_poll(tmp_path: Path) -> None:
-    write(tmp_path, replicas=1, ready=0)
+def test_what_gets_ready_is_seen_at_the_next_poll() -> None:
     clock = FakeClock()
-    cluster, found = access(tmp_path, clock)
+    cluster, found = access(clock, replicas=1)
     (action, *_) = numbered_actions(wakes("db"))
     tier = woken([action], found)
     assert tier.first_not_ready() is action
-    write(tmp_path, replicas=1, ready=1)
+    ready = PatchOperation("replace", "/status/readyReplicas", 1)
+    cluster.write(Write("patch", action.ref, "apps/v1", patch=(ready,)))
     assert tier.first_not_ready() is action
     clock.now = POLL_SECONDS
     assert [tier.first_not_ready() for _ in range(3)] == [None] * 3
