@@ -23,7 +23,9 @@ REQUESTED = "reconciler/wake-requested-at"
 
 
 def a_policy_of(per_run: int):
-    return a_policy(selector=workloads_selector(), wake_order=WakeOrder("dev", per_run=per_run))
+    """Its minAwake is longer than all runs of a test, so that nothing goes idle again in the same night."""
+    order = WakeOrder("dev", per_run=per_run)
+    return a_policy(selector=workloads_selector(), wake_order=order, min_awake=timedelta(days=1))
 
 
 def idle_namespaces(sizes: Mapping[str, int], per_run: int) -> World:
