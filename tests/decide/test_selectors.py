@@ -1,4 +1,4 @@
-"""Which workloads a policy selects, what opts out, and which local workloads a federated ReplicaSet names."""
+"""Which workloads a policy selects, and what opts out."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from reconciler.decide.selectors import SelectingPolicies, SelectorIndex, exclusions
 from reconciler.labels import LabelRequirement, LabelSelector
-from reconciler.policy.kinds.federated_replica_set import TargetRef
-from reconciler.policy.types import FederatedReplicaSet, ObjectSelector, Selector, WorkloadSelector
-from tests.builders import NOW, a_cluster, a_federated_replica_set, a_fleet, a_namespace, a_workload
+from reconciler.policy.types import ObjectSelector, Selector, WorkloadSelector
+from tests.builders import NOW, a_cluster, a_fleet, a_namespace, a_workload
 from tests.cases import cases
 from tests.decide.idling.idling_policies import a_policy
 
@@ -107,7 +106,3 @@ def test_an_opt_out(annotations, expected):
     found = next(exclusions(annotations, NOW), None)
     told = found and (str(found.why[0]), found.unreadable, str(found.change_if))
     assert told == expected
-
-
-def federated(target: TargetRef | None = None) -> FederatedReplicaSet:
-    return a_federated_replica_set("front", target=target)

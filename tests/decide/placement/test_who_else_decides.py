@@ -29,20 +29,8 @@ from .placements import (
 )
 
 LONG_AGO = '{"west":"2026-11-20T12:00:00Z"}'
-IDLED_STATUS = json.dumps(
-    {
-        "desired": 9,
-        "clusters": {
-            "west": {
-                "asked": 4,
-                "running": 4,
-                "why": "weight 1 of 2",
-                "since": "2026-11-20T00:00:00Z",
-                "idle": "nights",
-            }
-        },
-    }
-)
+WEST = {"asked": 4, "running": 4, "why": "weight 1 of 2", "since": "2026-11-20T00:00:00Z", "idle": "nights"}
+IDLED_STATUS = json.dumps({"desired": 9, "clusters": {"west": WEST}})
 
 
 def released(cluster, reason, replicas=0, **changed):
