@@ -62,12 +62,16 @@ def mutants(mutated: MutatedQuickstart, target: str, part: int, count: int) -> N
     for number in range(count):
         chance = random.Random(f"{target} {part} {number}")
         file, way = chance.choice(files), chance.choice(ways)
-        file.write_bytes(way(chance, file.read_bytes()))
+        before = file.read_bytes()
+        file.write_bytes(way(chance, before))
         words = calls(chance, target)
         began = time.monotonic()
         said = mutated.folder.call(*words)
         judge(said, began, f"{target} {part} {number}: {way.__name__} of {file.name}, {' '.join(words)}")
-        mutated.put_back()
+        if words[0] == "apply":
+            mutated.put_back()
+        else:
+            file.write_bytes(before)
 
 
 @pytest.fixture

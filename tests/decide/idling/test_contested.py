@@ -319,7 +319,7 @@ IDLES = 2  # how often it may be idled before it is contested
 
 
 @pytest.mark.laws
-@tries(300)
+@tries(150, at_length=300)
 @given(st.lists(RUNS, min_size=4, max_size=40), st.booleans(), st.integers(1, 3), st.sampled_from([None, 1, 2, 4]))
 def test_what_is_put_back_after_each_run_comes_to_rest(runs, metric, floor, minimum):
     """Whatever is put back, whenever our runs come or die: what is undone twice is contested, and nothing is written

@@ -505,7 +505,7 @@ def situations(draw: st.DrawFn) -> Situation:
     return Situation(state, policy, draw(st.sampled_from(fleets)), now, busy, waking, second)
 
 
-@tries(600)
+@tries(400, at_length=600)
 @given(situation=situations())
 def test_what_is_said_to_change_it_does(situation: Situation) -> None:
     for name, (outcome, change) in situation.outcomes().items():

@@ -74,7 +74,7 @@ def test_a_turn_counts_in_a_run_of_the_same_second():
     assert sorted(woken) == ["dev-aaa", "dev-zzz"]
 
 
-@tries(30)
+@tries(30, at_length=60)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5),
     per_run=st.integers(1, 3),
@@ -116,7 +116,7 @@ def test_tenants_take_turns_whatever_the_number_of_their_namespaces_is():
     assert len(awake) == 5  # three of the large one, each in its turn
 
 
-@tries(20)
+@tries(20, at_length=40)
 @given(
     sizes=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=3), min_size=2, max_size=4),
     per_run=st.integers(1, 5),

@@ -155,7 +155,7 @@ def counted_fair(problem, total):
     return given_out
 
 
-@tries(400)
+@tries(200, at_length=400)
 @given(problems(), totals)
 def test_fair_rounding_is_one_replica_after_the_other(problem, total):
     assert allocate_replicas(**problem, total=total).replicas == counted_fair(problem, total)
@@ -221,7 +221,7 @@ def counted_kubefed(problem, total):
     return result, overflow
 
 
-@tries(300)
+@tries(150, at_length=300)
 @given(problems(), totals)
 def test_kubefed_rounding_is_round_after_round(problem, total):
     found = allocate_replicas(**problem, total=total, rounding="kubefed")

@@ -109,7 +109,7 @@ def situations(draw):
 
 
 @given(situations())
-@tries(150, at_length=20_000)
+@tries(100, at_length=20_000)
 def test_periods_are_those_of_a_clock_on_the_wall(situation):
     model, calendar, start, end = situation
     minutes = model.open_minutes(calendar)
