@@ -123,29 +123,27 @@ def test_what_became_production_while_idle_wakes_at_its_usual_time_and_sleeps_no
 
 SPACE = an_object("Namespace", "team-a", metadata="labels: {stage: live}")
 CALLED = [
-    pytest.param("production: {namespaces: [team-a]}", "", "namespace team-a", id="a namespace by its name"),
-    pytest.param(
-        "production: {namespaceLabels: {stage: live}}", SPACE, "namespace team-a with stage=live", id="its labels"
-    ),
-    pytest.param("production: {workloadLabels: {tier: gold}}", "", "a workload with tier=gold", id="labels of its own"),
-    pytest.param(
+    ("a namespace by its name", "production: {namespaces: [team-a]}", "", "namespace team-a"),
+    ("its labels", "production: {namespaceLabels: {stage: live}}", SPACE, "namespace team-a with stage=live"),
+    ("labels of its own", "production: {workloadLabels: {tier: gold}}", "", "a workload with tier=gold"),
+    (
+        "labels of its own where the namespace is an exception",
         "production: {namespaces: [team-a], exceptNamespaces: [team-*], workloadLabels: {tier: gold}}",
         "",
         "a workload with tier=gold",
-        id="labels of its own where the namespace is an exception",
     ),
-    pytest.param("production: {exceptNamespaces: [team-b]}", "", None, id="nothing of it"),
-    pytest.param("production: {namespaces: [team-a], exceptNamespaces: [team-a]}", "", None, id="an exception"),
-    pytest.param(
+    ("nothing of it", "production: {exceptNamespaces: [team-b]}", "", None),
+    ("an exception", "production: {namespaces: [team-a], exceptNamespaces: [team-a]}", "", None),
+    (
+        "other labels",
         "production: {namespaceLabels: {stage: live}, workloadLabels: {tier: silver}}",
         SPACE.replace("live", "dev"),
         None,
-        id="other labels",
     ),
 ]
 
 
-@pytest.mark.parametrize(("stated", "more", "expected"), CALLED)
+@cases("stated more expected", *CALLED)
 def test_what_is_production(folder, stated, more, expected):
     folder.write("policies/fleet.yaml", fleet([], stated))
     labels = "labels: {tier: gold}" if "Labels: {tier: gold" in stated else ""

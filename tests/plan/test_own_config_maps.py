@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from reconciler.backends.backend import Backend
@@ -23,19 +22,20 @@ from reconciler.observe.clusters import observe
 from reconciler.plan.digests import state_digest
 from reconciler.policy.types import PolicySet
 from tests.builders import a_fleet
+from tests.cases import cases
 from tests.decide.downscale.world import controllers_order, namespace
 
 OURS = [
-    pytest.param(FREEZE, id="freeze"),
-    pytest.param(JOURNAL, id="journal"),
-    pytest.param(MEMORY, id="memory"),
-    pytest.param(status_name("shop/web"), id="status"),
-    pytest.param(f"{REPLACED}shop.web", id="replaced"),
+    ("freeze", FREEZE),
+    ("journal", JOURNAL),
+    ("memory", MEMORY),
+    ("status", status_name("shop/web")),
+    ("replaced", f"{REPLACED}shop.web"),
 ]
 THEIRS = [
-    pytest.param("kube-root-ca.crt", id="the cluster's certificate"),
-    pytest.param("reconciler-policies-5h2k", id="the policies it runs with"),
-    pytest.param("my-reconciler-memory", id="called almost like ours"),
+    ("the cluster's certificate", "kube-root-ca.crt"),
+    ("the policies it runs with", "reconciler-policies-5h2k"),
+    ("called almost like ours", "my-reconciler-memory"),
 ]
 
 
@@ -66,7 +66,7 @@ def test_every_name_is_told_by_its_beginning() -> None:
     assert sorted(OUR_CONFIG_MAPS) == sorted([FREEZE, JOURNAL, MEMORY, REPLACED, STATUS_PREFIX])
 
 
-@pytest.mark.parametrize("name", OURS)
+@cases("name", *OURS)
 def test_ours_is_seen_and_recorded(tmp_path: Path, name: str) -> None:
     state = observed(tmp_path, name)
     assert [one.ref.name for one in state.clusters["east"].config_maps] == [name]
@@ -74,7 +74,7 @@ def test_ours_is_seen_and_recorded(tmp_path: Path, name: str) -> None:
     assert name in recorded(name)
 
 
-@pytest.mark.parametrize("name", THEIRS)
+@cases("name", *THEIRS)
 def test_anybody_elses_changes_no_digest_and_is_in_no_snapshot(tmp_path: Path, name: str) -> None:
     assert state_digest(observed(tmp_path, name)) == state_digest(observed(tmp_path))
     assert name not in recorded(name)

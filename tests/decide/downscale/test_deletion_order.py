@@ -28,59 +28,47 @@ def ago(nanoseconds: int) -> int:
 
 # What separates two pods: the first goes before the second, by this rule.
 RULES = [
-    pytest.param(a_pod("b", node=""), a_pod("a", ready=False), PodRule.UNASSIGNED, id="no node before not Ready"),
-    pytest.param(a_pod("b", phase="Pending"), a_pod("a", phase="Unknown"), PodRule.PHASE, id="Pending before Unknown"),
-    pytest.param(a_pod("b", phase="Unknown"), a_pod("a"), PodRule.PHASE, id="Unknown before Running"),
-    pytest.param(a_pod("b", phase="Odd"), a_pod("a", phase="Unknown"), PodRule.PHASE, id="another phase is Pending"),
-    pytest.param(
-        a_pod("b", ready=False), a_pod("a", deletion_cost="-5"), PodRule.NOT_READY, id="not Ready before cost"
-    ),
-    pytest.param(a_pod("b", deletion_cost="-1"), a_pod("a"), PodRule.COST, id="no cost is 0"),
-    pytest.param(a_pod("b", deletion_cost="2"), a_pod("a", deletion_cost="10"), PodRule.COST, id="costs are numbers"),
-    pytest.param(
-        a_pod("b", ready_since_ns=None), a_pod("a", ready_since_ns=NOW_NS), PodRule.READY_TIME, id="missing time Ready"
-    ),
-    pytest.param(
+    ("no node before not Ready", a_pod("b", node=""), a_pod("a", ready=False), PodRule.UNASSIGNED),
+    ("Pending before Unknown", a_pod("b", phase="Pending"), a_pod("a", phase="Unknown"), PodRule.PHASE),
+    ("Unknown before Running", a_pod("b", phase="Unknown"), a_pod("a"), PodRule.PHASE),
+    ("another phase is Pending", a_pod("b", phase="Odd"), a_pod("a", phase="Unknown"), PodRule.PHASE),
+    ("not Ready before cost", a_pod("b", ready=False), a_pod("a", deletion_cost="-5"), PodRule.NOT_READY),
+    ("no cost is 0", a_pod("b", deletion_cost="-1"), a_pod("a"), PodRule.COST),
+    ("costs are numbers", a_pod("b", deletion_cost="2"), a_pod("a", deletion_cost="10"), PodRule.COST),
+    ("missing time Ready", a_pod("b", ready_since_ns=None), a_pod("a", ready_since_ns=NOW_NS), PodRule.READY_TIME),
+    (
+        "shorter time Ready before restarts",
         a_pod("b", ready_since_ns=ago(3600 * SECOND)),
         a_pod("a", ready_since_ns=ago(9000 * SECOND), restarts=9),
         PodRule.READY_TIME,
-        id="shorter time Ready before restarts",
     ),
-    pytest.param(
+    (
+        "uid where the ages have one scale, restarts are skipped",
         a_pod("a", ready_since_ns=ago(6000 * SECOND)),
         a_pod("b", ready_since_ns=ago(5000 * SECOND), restarts=9),
         PodRule.UID,
-        id="uid where the ages have one scale, restarts are skipped",
     ),
-    pytest.param(a_pod("b", restarts=3), a_pod("a", restarts=2), PodRule.RESTARTS, id="more restarts"),
-    pytest.param(
-        a_pod("b", sidecar_restarts=1), a_pod("a"), PodRule.SIDECAR_RESTARTS, id="more restarts of the sidecars"
-    ),
-    pytest.param(
-        a_pod("b", created_ns=None), a_pod("a", created_ns=NOW_NS), PodRule.CREATION_TIME, id="missing time of creation"
-    ),
-    pytest.param(
-        a_pod("b", created_ns=ago(DAY)), a_pod("a", created_ns=ago(9 * DAY)), PodRule.CREATION_TIME, id="younger"
-    ),
-    pytest.param(
-        a_pod("a", created_ns=ago(10 * DAY)), a_pod("b", created_ns=ago(9 * DAY)), PodRule.UID, id="uid of one scale"
-    ),
-    pytest.param(
+    ("more restarts", a_pod("b", restarts=3), a_pod("a", restarts=2), PodRule.RESTARTS),
+    ("more restarts of the sidecars", a_pod("b", sidecar_restarts=1), a_pod("a"), PodRule.SIDECAR_RESTARTS),
+    ("missing time of creation", a_pod("b", created_ns=None), a_pod("a", created_ns=NOW_NS), PodRule.CREATION_TIME),
+    ("younger", a_pod("b", created_ns=ago(DAY)), a_pod("a", created_ns=ago(9 * DAY)), PodRule.CREATION_TIME),
+    ("uid of one scale", a_pod("a", created_ns=ago(10 * DAY)), a_pod("b", created_ns=ago(9 * DAY)), PodRule.UID),
+    (
+        "a time to come is before 1 ns",
         a_pod("b", ready_since_ns=NOW_NS + SECOND),
         a_pod("a", ready_since_ns=NOW_NS - 1),
         PodRule.READY_TIME,
-        id="a time to come is before 1 ns",
     ),
-    pytest.param(
+    (
+        "now and a time to come have one scale",
         a_pod("a", ready_since_ns=NOW_NS),
         a_pod("b", ready_since_ns=NOW_NS + SECOND),
         PodRule.UID,
-        id="now and a time to come have one scale",
     ),
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "rule"), RULES)
+@cases("first second rule", *RULES)
 def test_rules(first: Pod, second: Pod, rule: PodRule) -> None:
     there, back = compared(first, second, now_ns=NOW_NS), compared(second, first, now_ns=NOW_NS)
     assert (there, back) == ((-1, rule), (1, rule))

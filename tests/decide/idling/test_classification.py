@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from reconciler.decide.annotations import format_time
 from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.observed import IdlingInputs, idling_clusters
@@ -46,23 +44,23 @@ def a_copy(replicas: str) -> Workload:
 
 
 LISTED = [
-    pytest.param(3, {}, "idle_incomplete", None, id="running"),
-    pytest.param(3, {AWAKE_SINCE: BEFORE}, "idle_incomplete", None, id="woken before"),
-    pytest.param(3, {AWAKE_SINCE: IDLED}, "wake_incomplete", None, id="woken in the same second"),
-    pytest.param(3, {AWAKE_SINCE: AFTER}, "wake_incomplete", None, id="woken since"),
-    pytest.param(0, {AWAKE_SINCE: IDLED}, "down", None, id="woken in the same second, and at zero"),
-    pytest.param(3, BROKEN, "unreadable", None, id="a broken record, and running"),
-    pytest.param(2, BROKEN, "idle", 5, id="a broken record, and at its idled count"),
-    pytest.param(0, BROKEN, "idle", 5, id="a broken record, and at zero"),
-    pytest.param(2, {}, "unproven", 5, id="at its idled count, and nobody knows by whom"),
-    pytest.param(2, RECORD, "idle", 5, id="its own record, and at its idled count"),
-    pytest.param(3, RECORD, "manually_scaled", 5, id="its own record, and above its idled count"),
-    pytest.param(3, {**RECORD, AWAKE_SINCE: IDLED}, "manually_scaled", 5, id="a record of the second of its last wake"),
-    pytest.param(3, {**RECORD, AWAKE_SINCE: AFTER}, "record_stale", 5, id="a record older than its last wake"),
+    ("running", 3, {}, "idle_incomplete", None),
+    ("woken before", 3, {AWAKE_SINCE: BEFORE}, "idle_incomplete", None),
+    ("woken in the same second", 3, {AWAKE_SINCE: IDLED}, "wake_incomplete", None),
+    ("woken since", 3, {AWAKE_SINCE: AFTER}, "wake_incomplete", None),
+    ("woken in the same second, and at zero", 0, {AWAKE_SINCE: IDLED}, "down", None),
+    ("a broken record, and running", 3, BROKEN, "unreadable", None),
+    ("a broken record, and at its idled count", 2, BROKEN, "idle", 5),
+    ("a broken record, and at zero", 0, BROKEN, "idle", 5),
+    ("at its idled count, and nobody knows by whom", 2, {}, "unproven", 5),
+    ("its own record, and at its idled count", 2, RECORD, "idle", 5),
+    ("its own record, and above its idled count", 3, RECORD, "manually_scaled", 5),
+    ("a record of the second of its last wake", 3, {**RECORD, AWAKE_SINCE: IDLED}, "manually_scaled", 5),
+    ("a record older than its last wake", 3, {**RECORD, AWAKE_SINCE: AFTER}, "record_stale", 5),
 ]
 
 
-@pytest.mark.parametrize(("replicas", "annotations", "state", "record"), LISTED)
+@cases("replicas annotations state record", *LISTED)
 def test_of_what_a_service_lists(replicas, annotations, state, record):
     found, recorded = classified(a_workload(replicas=replicas, annotations=annotations), LIST)
     assert found == state

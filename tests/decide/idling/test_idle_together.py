@@ -62,36 +62,27 @@ OTHER = a_workload("other", labels={"x": "y"})
 
 
 HELD = [
-    pytest.param(
-        replace(OTHER, annotations=EXCLUDED), 'Deployment/other: reconciler/exclude: "true"', id="excluded"
-    ),
-    pytest.param(replace(OTHER, created_at=NIGHT), "younger than minAge", id="too young"),
-    pytest.param(replace(OTHER, updated_replicas=1), "rollout in progress", id="in rollout"),
-    pytest.param(
+    ("excluded",
+        replace(OTHER, annotations=EXCLUDED), 'Deployment/other: reconciler/exclude: "true"'),
+    ("too young", replace(OTHER, created_at=NIGHT), "younger than minAge"),
+    ("in rollout", replace(OTHER, updated_replicas=1), "rollout in progress"),
+    ("woken just now",
         replace(OTHER, annotations={"reconciler/awake-since": "2026-11-20T21:30:00Z"}),
-        "less than minAwake",
-        id="woken just now",
-    ),
-    pytest.param(
+        "less than minAwake"),
+    ("contested",
         replace(OTHER, annotations={"reconciler/contested": '{"by":"argocd","since":"x"}'}),
-        "contested",
-        id="contested",
-    ),
-    pytest.param(
+        "contested"),
+    ("foreign, and running",
         replace(OTHER, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
                                     "idling.alpha.openshift.io/previous-scale": "3"}),
-        "was idled by somebody else",
-        id="foreign, and running",
-    ),
-    pytest.param(
+        "was idled by somebody else"),
+    ("a broken record, and running",
         replace(OTHER, annotations={"reconciler/owner": "production/IdlingPolicy/idle-dev"}),
-        "its record cannot be read",
-        id="a broken record, and running",
-    ),
+        "its record cannot be read"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("other", "why"), HELD)
+@cases("other why", *HELD)
 @pytest.mark.parametrize("by", ["endpoints", "labels"])
 def test_nothing_behind_a_service_goes_idle_while_one_target_stays_up(other, why, by):
     policy = a_policy(min_age=timedelta(hours=1))

@@ -21,16 +21,16 @@ OURS_BROKEN = {"reconciler/owner": "production/IdlingPolicy/idle-dev", "idling.k
 
 
 FOREIGN = [
-    pytest.param(SEED, RECORD, id="the seed's"),
-    pytest.param(OC_IDLE, OC_RECORD, id="oc idle's"),
-    pytest.param(SEED | STAGING, RECORD | STAGING, id="another Fleet's"),
-    pytest.param(None, RECORD, id="on the scalable alone"),
-    pytest.param(None, OC_RECORD, id="oc idle's, on the scalable alone"),
+    ("the seed's", SEED, RECORD),
+    ("oc idle's", OC_IDLE, OC_RECORD),
+    ("another Fleet's", SEED | STAGING, RECORD | STAGING),
+    ("on the scalable alone", None, RECORD),
+    ("oc idle's, on the scalable alone", None, OC_RECORD),
 ]
 
 
 class TestForeign:
-    @pytest.mark.parametrize(("service", "workload"), FOREIGN)
+    @cases("service workload", *FOREIGN)
     @pytest.mark.parametrize("now", [NIGHT, MONDAY])
     def test_they_are_told_and_left_alone(self, service, workload, now):
         world = a_foreign_world(service, workload)
@@ -41,7 +41,7 @@ class TestForeign:
         assert outcome.claims == {}
         assert {one.policy for one in outcome.desired.explanations} == {"idle-dev"}
 
-    @pytest.mark.parametrize(("service", "workload"), FOREIGN)
+    @cases("service workload", *FOREIGN)
     def test_an_explicit_signal_wakes_them(self, service, workload):
         world = a_foreign_world(service, workload)
         world.annotate(WEB, "reconciler/wake-requested-at", "2026-11-20T21:30:00Z")

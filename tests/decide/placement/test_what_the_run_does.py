@@ -197,14 +197,14 @@ def running(cluster, ready, pods, **fields):
 
 
 LAGGING = [
-    pytest.param(running("c", 6, some_pods(6, 4, minutes=4)), id="4 unschedulable for 4 minutes"),
-    pytest.param(running("c", 6, some_pods(6), conditions=QUOTA), id="4 cannot be created"),
-    pytest.param(running("c", 0, some_pods(10, minutes=DAY, ready=False)), id="10 crash or are pending for a day"),
-    pytest.param(running("c", 9, (*some_pods(9), *some_pods(1, minutes=2, ready=False))), id="1 starts for 2 minutes"),
+    ("4 unschedulable for 4 minutes", running("c", 6, some_pods(6, 4, minutes=4))),
+    ("4 cannot be created", running("c", 6, some_pods(6), conditions=QUOTA)),
+    ("10 crash or are pending for a day", running("c", 0, some_pods(10, minutes=DAY, ready=False))),
+    ("1 starts for 2 minutes", running("c", 9, (*some_pods(9), *some_pods(1, minutes=2, ready=False)))),
 ]
 
 
-@pytest.mark.parametrize("lagging", LAGGING)
+@cases("lagging", *LAGGING)
 def test_a_raised_total_goes_to_calm_clusters_first(lagging):
     assert numbers(place(settled("a", 10), lagging, federated=a_federated(23))) == {"a": "scale 10 -> 13"}
 
