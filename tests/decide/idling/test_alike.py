@@ -13,6 +13,7 @@ from reconciler.model import FieldWriter, Workload
 from reconciler.policy.kinds.idling_policy import GitOps
 from reconciler.policy.types import IdlingPolicy
 from tests.builders import a_cluster, a_namespace, a_state, a_workload, an_idle_record
+from tests.cases import cases
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, NOON, a_policy, decided, workloads_selector
 
 ANNOTATIONS: tuple[dict[str, str], ...] = (
@@ -94,7 +95,7 @@ def said(found: tuple[Workload, ...], policies: tuple[IdlingPolicy, ...], now: d
     )
 
 
-@pytest.mark.parametrize("now", [NIGHT, NOON, MONDAY], ids=["night", "noon", "monday"])
+@cases("now", ("night", NIGHT), ("noon", NOON), ("monday", MONDAY))
 @pytest.mark.parametrize("policies", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("turned", [False, True])
 def test_each_is_decided_as_if_it_were_alone(policies: tuple[IdlingPolicy, ...], now: datetime, turned: bool) -> None:

@@ -229,16 +229,14 @@ def test_every_exclusion_is_named_with_the_object_that_has_it(workload, service,
     assert told(state) == ("stays awake", change)
 
 
-@pytest.mark.parametrize(
-    ("fleet", "change"),
-    [
-        pytest.param(
-            {"protected_namespaces": ("shop",)},
-            "the namespace is removed from protectedNamespaces of the Fleet",
-            id="that the Fleet lists",
-        ),
-        pytest.param({"namespace": "shop"}, "", id="our own"),
-    ],
+@cases(
+    "fleet change",
+    (
+        "that the Fleet lists",
+        {"protected_namespaces": ("shop",)},
+        "the namespace is removed from protectedNamespaces of the Fleet",
+    ),
+    ("our own", {"namespace": "shop"}, ""),
 )
 def test_what_somebody_else_idled_in_a_protected_namespace(fleet, change):
     theirs = a_workload(replicas=0, annotations=RECORD | STAGING)
