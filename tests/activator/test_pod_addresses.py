@@ -25,7 +25,6 @@ from tests.activator.idle_services import idle_services
 from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plane_with_addresses
 from tests.activator.services import encoded
 from tests.backends.servers import SocketServer
-from tests.live import deployed
 from tests.real.api import Api
 from tests.real.cluster import create, empty, wait_until
 from tests.real.control_plane import ControlPlane
@@ -272,23 +271,3 @@ def test_what_an_endpointslice_names_that_is_no_pod_of_its_namespace_gets_no_con
     for one in (*strangers, own, *clients, client):
         one.close()
     empty(plane.api, ["Service"], [namespace])
-
-
-@pytest.mark.real
-@pytest.mark.parametrize(
-    ("address", "refused"),
-    [
-        pytest.param("127.0.0.1", True, id="loopback"),
-        pytest.param("169.254.169.254", True, id="link-local"),
-        pytest.param("0.0.0.0", True, id="unspecified"),
-        pytest.param("224.0.0.1", True, id="multicast on the link"),
-        pytest.param("239.0.0.1", False, id="other multicast"),
-        pytest.param("100.100.100.200", False, id="the metadata of a cloud"),
-        pytest.param("64:ff9b::a9fe:a9fe", False, id="link-local inside of IPv6"),
-        pytest.param("::7f00:1", False, id="loopback inside of IPv6"),
-    ],
-)
-def test_which_addresses_the_api_server_itself_refuses(plane: ControlPlane, address: str, refused: bool) -> None:
-    path = "/apis/discovery.k8s.io/v1/namespaces/other/endpointslices?dryRun=All"
-    said = deployed.refusal(plane.api, "POST", path, endpoints("web", address, 80, None))
-    assert bool(said) is refused, said
