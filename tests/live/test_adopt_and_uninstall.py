@@ -271,7 +271,7 @@ def test_uninstall_goes_on_wherever_it_was_stopped(
         real(cluster, one)
 
     real = KubernetesCluster.write
-    for crash_after in range(0, 100, 3 // share_of(3)):
+    for crash_after in range(0, 100, 5 if share_of(5) < 5 else 1):
         settle(api)
         idled = cli.call("apply", "--auto-approve", "--allow-exceed", "nights", "--allow-exceed", "placed")
         assert "Replicas: 6 fewer (member)." in idled.out, (crash_after, idled)

@@ -17,7 +17,7 @@ from tests.real.proxy import Fault, Request, is_write
 WRITES = (46, 11)
 """How many writes the first run on the world of everything.py makes, and how many the second."""
 
-EVERY = 20
+EVERY = 30
 """Of how many writes `make test` takes one, in each way another one; `make soak` takes the others."""
 
 

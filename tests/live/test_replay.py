@@ -29,7 +29,7 @@ EARLIER = timedelta(hours=2)
 @pytest.mark.parametrize(
     ("count", "days", "tick", "window", "share"),
     [
-        pytest.param(8, 2, "20m", "30m", 0.1, id="two days"),
+        pytest.param(8, 1, "20m", "30m", 0.1, id="a day"),
         pytest.param(200, 30, "30m", "60m", 0.01, id="a month of 200 Services", marks=pytest.mark.soak),
     ],
 )
