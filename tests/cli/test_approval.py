@@ -95,31 +95,6 @@ def test_another_form_is_whole_and_the_plan_is_read_on_stderr(quickstart, monkey
     assert f"~ {RUNNER} " in said.err
 
 
-def test_what_did_not_go_as_planned_is_shown_alone(quickstart, monkeypatch):
-    from reconciler.apply.outcomes import Outcome, OutcomeStatus
-    from reconciler.apply.run import ActionRuns
-
-    original = ActionRuns._tried
-
-    def tried(self, action, access):
-        if action.ref.name == "runner":
-            return Outcome(action.id, OutcomeStatus.STALE, "replicas are 4, expected 2; plan again")
-        return original(self, action, access)
-
-    monkeypatch.setattr(ActionRuns, "_tried", tried)
-    said = quickstart.call(*APPLY, "--auto-approve")
-    assert said.code == 6
-    end = said.out.partition("Not as planned: 1 change\n\n")[2]
-    assert end.splitlines() == [
-        "IdlingPolicy idle-runners (policies/idling.yaml:19): outside-office-hours until Mon 2026-11-23 07:00",
-        f"  ~ {RUNNER}  replicas  2 -> 0  idle",
-        "      stale: replicas are 4, expected 2; plan again",
-        "",
-        "Applied: 6 of 7 changes (1 create, 2 idle, 1 wake, 2 scale down), 7 of 7 metadata updates; 1 stale.",
-        "Replicas: 7 fewer (eu-west 6, us-east 1), 7 more (us-east).",
-    ]
-
-
 @pytest.mark.parametrize(
     ("number", "code", "words"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )

@@ -45,14 +45,6 @@ def has_record(folder: Folder) -> bool:
     return any(not key.endswith(kept) for key in texts)
 
 
-def test_the_night_of_both(asleep):
-    assert asleep.objects()[WEB]["spec"]["minReplicas"] == 1
-    assert asleep.objects()[QUEUE]["spec"]["behavior"] == {"scaleUp": {"selectPolicy": "Disabled"}}
-    asleep.applied(MORNING)
-    assert is_as_before(asleep)
-    assert not has_record(asleep)
-
-
 @pytest.mark.parametrize("names", [("east/dev-1/Deployment/web", "east/dev-1/Deployment/queue"), ("east/dev-1",)])
 def test_woken_by_hand(asleep, names):
     for name in names:
@@ -91,24 +83,3 @@ def test_forecast_and_savings(asleep):
     asleep.applied(MORNING)
     said = asleep.call("savings", "policies", *AT[2:], MORNING, "--since", "1d", "-o", "json")
     assert json.loads(said.out)["all"] == {"workloads": 2, "replicaHours": 0, "cpuHours": 0, "memoryGiBHours": 0}
-
-
-def test_in_policy_tests(asleep):
-    asleep.write(
-        "policies/night_test.yaml",
-        """
-snapshot: ../snapshot
-cases:
-  - name: a night
-    at: "2026-11-20T22:10:00Z"
-    expect:
-      - {object: east/dev-1/Deployment/web, state: idle, policy: lower, replicas: 3, reason: HPALowered}
-      - {object: east/dev-1/Deployment/queue, state: idle, policy: nights, replicas: 0, reason: HPAKeptAtZero}
-  - name: the next one
-    at: "2026-11-23T22:00:00Z"
-    expect:
-      - {object: east/dev-1/Deployment/web, state: idle}
-""",
-    )
-    said = asleep.call("test", "policies")
-    assert said.code == 0, said

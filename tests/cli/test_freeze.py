@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.pipeline.calls import Folder
 from tests.pipeline.week import a_week, at, rfc3339, run, state
@@ -141,62 +140,3 @@ def test_what_freeze_refuses(week: Folder, arguments: tuple[str, ...], words: st
     said = week.call("freeze", *length, *arguments, "--snapshot", "snapshot")
     assert said.code == 64
     assert words in said.err
-
-
-def counts(folder: Folder) -> dict[str, int]:
-    """Return what each workload, local ReplicaSets included, is scaled to; of a CronJob 1 runs, 0 is suspended."""
-    return {
-        "/".join(key): int(not one["spec"]["suspend"]) if key[2] == "CronJob" else one["spec"]["replicas"]
-        for key, one in folder.objects().items()
-        if key[2] in ("Deployment", "StatefulSet", "ReplicaSet", "CronJob")
-    }
-
-
-def make_unschedulable(folder: Folder, cluster: str) -> None:
-    """Let no pod find a node any more that the federated ReplicaSet shop/web has on `cluster`."""
-    file = folder.path / "snapshot" / cluster / "shop.yaml"
-    documents = [one for one in yaml.safe_load_all(file.read_text()) if one]
-    pods = [
-        one
-        for document in documents
-        for one in document.get("items", [document])
-        if one["kind"] == "Pod" and one["metadata"]["name"].startswith("web")
-    ]
-    assert pods
-    for pod in pods:
-        since = {"reason": "Unschedulable", "lastTransitionTime": "2026-11-21T01:00:00Z"}
-        pod["status"] = {
-            "phase": "Pending",
-            "conditions": [{"type": "PodScheduled", "status": "False", **since}],
-        }
-    file.write_text(yaml.safe_dump_all(documents, sort_keys=False))
-
-
-def test_a_week_with_a_freeze_moves_and_scales_down_nothing_either_whatever_pods_do(
-    repository: Path, tmp_path: Path
-) -> None:
-    """What idling, placement and downscale would take away stays until the freeze ends; wakes come on time."""
-    folder = Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
-    friday, monday = "2026-11-20T22:00:00Z", "2026-11-23T06:00:00Z"
-    folder.apply(friday, "--policy", "idle-runners")
-    asleep = {"eu-west/ci/StatefulSet/runner": 2, "eu-west/ci/CronJob/nightly": 1}
-    assert {name: counts(folder)[name] for name in asleep} == dict.fromkeys(asleep, 0)
-    pending = json.loads(folder.plan(friday, "-o", "json").out)["actions"]
-    assert {"idling", "placement", "downscale"} <= {one["job"] for one in pending}, "there is something to hold back"
-    frozen = ("--for", "7d", "--reason", "load test", "--by", "alice")
-    assert folder.call("freeze", *frozen, "--snapshot", "snapshot", "--now", friday).code == 0
-    shown = folder.call("status", "--snapshot", "snapshot", "--now", friday).out
-    assert "shop/web: 12 desired, 9 placed: eu-west 5, ap-south 4" in shown, "9 are not 12"
-    before = counts(folder)
-    for moment in (friday, "2026-11-21T02:00:00Z", "2026-11-23T05:50:00Z"):
-        if moment != friday:
-            make_unschedulable(folder, "ap-south")
-        folder.apply(moment)
-        assert counts(folder) == {**before, "us-east/dev-b/Deployment/reports": 2}, moment
-    for moment in (monday, "2026-11-24T22:00:00Z", "2026-11-27T21:59:00Z"):
-        folder.apply(moment)
-        assert counts(folder) == {**before, "us-east/dev-b/Deployment/reports": 2, **asleep}, moment
-    folder.apply("2026-11-27T22:00:00Z")
-    after = counts(folder)
-    assert after["eu-west/batch/Deployment/worker"] < before["eu-west/batch/Deployment/worker"]
-    assert after["us-east/shop/ReplicaSet/web"] > before.get("us-east/shop/ReplicaSet/web", 0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from functools import cache
+from typing import NamedTuple
 
 import pytest
 
@@ -15,21 +18,47 @@ from tests.pipeline.manifests import fleet
 HEAVY = ("kubernetes", "urllib3", "jinja2", "jsonschema")
 
 
-def names_after(found: str, *arguments: str) -> set[str]:
-    """Return the names that the expression `found` has at the end of a call."""
-    code = (
-        "import atexit, sys\n"
-        f"sys.argv = ['reconciler', *{arguments!r}]\n"
-        "from reconciler.__main__ import main\n"
-        f"atexit.register(lambda: print('NAMES', *sorted([*({found})])))\n"
-        "main()\n"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    return set(said.stdout.rpartition("NAMES")[2].split())
+AT_END = """
+import atexit, sys
+
+def tell():
+    modules, patterns = [*sys.modules], len(getattr(sys.modules.get("re"), "_cache", ()))
+    ours = [(f"{name}.{key}", name, value) for name in modules if name.startswith("reconciler.")
+            for key, value in vars(sys.modules[name]).items()]
+    compiled = [key for key, name, value in ours if type(value).__name__ == "Pattern"
+                or "__dataclass_fields__" in getattr(value, "__dict__", ()) and value.__module__ == name]
+    read = {key: value for key, _, value in ours if type(value).__name__ == "StructMeta"
+            and {"Fields", "Wire"} & {base.__name__ for base in value.__mro__[1:]}}
+    texts = [key for key, value in read.items() if any(type(one) is str for one in value.__annotations__.values())]
+    print("FOUND", (modules, patterns, compiled, [*read], texts))
+
+atexit.register(tell)
+sys.argv = ["reconciler", *sys.argv[1:]]
+from reconciler.__main__ import main
+main()
+"""
+
+
+class Found(NamedTuple):
+    """What there is at the end of a call: `texts` are those types of what is read whose annotations are texts."""
+
+    modules: set[str]
+    patterns: int
+    compiled: set[str]
+    read: set[str]
+    texts: set[str]
+
+
+@cache
+def found_after(*arguments: str) -> Found:
+    called = [sys.executable, "-c", AT_END, *arguments]
+    said = subprocess.run(called, capture_output=True, text=True, check=False).stdout
+    modules, patterns, *others = ast.literal_eval(said.rpartition("FOUND ")[2])
+    return Found(set(modules), patterns, *map(set, others))
 
 
 def modules_after(*arguments: str) -> set[str]:
-    return names_after("sys.modules", *arguments)
+    return found_after(*arguments).modules
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",)])
@@ -51,28 +80,26 @@ def test_the_help_of_verbs_loads_no_heavy_library():
     assert not of_plan & {"importlib.metadata", "zipfile"}
 
 
-def test_a_run_over_a_snapshot_loads_nothing_that_only_live_clusters_need(repository):
+def plan_of_quickstart(repository):
     example = repository / "examples" / "quickstart"
-    loaded = modules_after("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"), "-o", "json")
+    return "plan", str(example / "policies"), "--snapshot", str(example / "snapshot")
+
+
+def test_a_run_over_a_snapshot_loads_nothing_that_only_live_clusters_need(repository):
+    loaded = modules_after(*plan_of_quickstart(repository), "-o", "json")
     assert "reconciler.backends.snapshot.cluster" in loaded
     assert not loaded & {*HEAVY, "ssl", "http.client", "email"}
     assert not {name for name in loaded if name.startswith(("reconciler.backends.kubernetes", "reconciler.http"))}
 
 
 def test_a_plan_as_text_loads_neither_what_apply_needs_nor_what_json_needs(repository):
-    example = repository / "examples" / "quickstart"
-    loaded = modules_after("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"))
+    loaded = modules_after(*plan_of_quickstart(repository))
     assert "reconciler.report.text" in loaded
     of_json = {"reconciler.plan.change_json", "reconciler.plan.json", "reconciler.report.json"}
-    assert not loaded & {*of_json, "difflib", "html", "queue", "secrets", "socket"}
-    assert not loaded & {"getpass", "random", "statistics"}
-    assert {
-        one for one in loaded if one.startswith(("reconciler.apply.", "reconciler.history.", "reconciler.saved_plan."))
-    } == {
-        "reconciler.apply.access",
-        "reconciler.apply.config_map_store",
-        "reconciler.apply.outcomes",
-    }
+    assert not loaded & {*of_json, "difflib", "html", "queue", "secrets", "socket", "getpass", "random", "statistics"}
+    of_apply = ("reconciler.apply.", "reconciler.history.", "reconciler.saved_plan.")
+    known = {f"reconciler.apply.{name}" for name in ("access", "config_map_store", "outcomes")}
+    assert {one for one in loaded if one.startswith(of_apply)} == known
 
 
 def test_savings_load_nothing_that_plays_days_to_come():
@@ -81,12 +108,13 @@ def test_savings_load_nothing_that_plays_days_to_come():
     assert not {one for one in loaded if one.startswith("reconciler.forecast")}
 
 
-@pytest.fixture
-def plan_of_nothing(tmp_path):
+@pytest.fixture(scope="module")
+def plan_of_nothing(tmp_path_factory):
     """The arguments of a plan of one cluster without objects and policies."""
-    (tmp_path / "fleet.yaml").write_text(fleet(["one"]))
-    (tmp_path / "snapshot" / "one").mkdir(parents=True)
-    return "plan", str(tmp_path / "fleet.yaml"), "--snapshot", str(tmp_path / "snapshot")
+    folder = tmp_path_factory.mktemp("nothing")
+    (folder / "fleet.yaml").write_text(fleet(["one"]))
+    (folder / "snapshot" / "one").mkdir(parents=True)
+    return "plan", str(folder / "fleet.yaml"), "--snapshot", str(folder / "snapshot")
 
 
 def test_a_plan_of_a_live_cluster_loads_what_requests_need(tmp_path):
@@ -116,31 +144,18 @@ def test_a_plan_of_nothing_loads_few_modules(plan_of_nothing):
     assert not {one for one in ours if one.startswith("reconciler.backends.snapshot.writes")}
 
 
-def test_a_plan_of_nothing_compiles_few_patterns_of_libraries(plan_of_nothing):
-    assert len(names_after("f'pattern-{n}' for n, _ in enumerate(__import__('re')._cache)", *plan_of_nothing)) <= 10
-
-
-OF_OURS = "f'{name}.{key}' for name, module in sys.modules.items() if name.startswith('reconciler.')"
-OF_OURS += " for key, value in vars(module).items()"
-PATTERN = "type(value).__name__ == 'Pattern'"
-DATACLASS = "'__dataclass_fields__' in getattr(value, '__dict__', ()) and value.__module__ == name"
-
-
 def test_a_plan_of_nothing_compiles_nothing_that_it_does_not_use(plan_of_nothing):
     """Neither regular expressions, which re has once they are used, nor dataclasses: a struct compiles no methods."""
-    assert names_after(f"{OF_OURS} if {PATTERN} or {DATACLASS}", *plan_of_nothing) == {"reconciler.model.Pod"}
-
-
-READ = "type(value).__name__ == 'StructMeta' and {'Fields', 'Wire'} & {base.__name__ for base in value.__mro__[1:]}"
-TEXTS = "any(type(said) is str for said in value.__annotations__.values())"
+    found = found_after(*plan_of_nothing)
+    assert found.compiled == {"reconciler.model.Pod"}
+    assert found.patterns <= 10, "those of libraries"
 
 
 def test_no_type_of_what_is_read_is_a_text(repository):
     """Where `annotations` come from `__future__`, each field that is read compiles its own at every start."""
-    example = repository / "examples" / "quickstart"
-    call = ("plan", str(example / "policies"), "--snapshot", str(example / "snapshot"))
-    assert "reconciler.backends.decode.shapes.ReplicaSet" in names_after(f"{OF_OURS} if {READ}", *call)
-    assert names_after(f"{OF_OURS} if {READ} and {TEXTS}", *call) == set()
+    found = found_after(*plan_of_quickstart(repository))
+    assert "reconciler.backends.decode.shapes.ReplicaSet" in found.read
+    assert found.texts == set()
 
 
 LEAVING = """

@@ -115,18 +115,24 @@ def test_each_known_kind_goes_off_and_comes_back_exactly_as_it_was(folder, kind)
     assert stored(folder) == before
 
 
-@pytest.mark.parametrize("switch", [WIDGETS, ADDED], ids=["a number", "a key of a map"])
-@pytest.mark.parametrize("value", [None, 7, "7", True])
-def test_a_value_of_any_type_comes_back_as_it_was(folder, switch, value):
-    spec = {"power": {"level": value, "colour": "red"}} if value is not None else {"power": {}}
-    if switch is ADDED:
-        spec = {} if value is None else {"labels": {"example.com/off": str(value)}}
+@pytest.mark.parametrize(
+    ("switch", "spec"),
+    [
+        pytest.param(WIDGETS, {"power": {}}, id="absent"),
+        *(pytest.param(WIDGETS, {"power": {"level": one, "colour": "red"}}, id=repr(one)) for one in (7, "7", True)),
+        pytest.param(ADDED, {}, id="no map"),
+        pytest.param(ADDED, {"labels": {"example.com/off": "7"}}, id="a key of a map"),
+    ],
+)
+def test_a_value_of_any_type_comes_back_as_it_was(folder, switch, spec):
     one = {"apiVersion": "example.com/v1", "kind": switch["kind"], "metadata": {"name": "w", "namespace": "dev"}}
     put(folder, {**one, "spec": spec}, switches=(switch,))
     before = stored(folder)
     folder.applied(EVENING)
     assert stored(folder) != before
-    folder.applied(MORNING)
+    assert folder.plan(MORNING, "--out", "plan.json").code == 0
+    said = folder.call("apply", "plan.json", "--snapshot", "snapshot", "--now", MORNING, "--policies", "policies")
+    assert said.code == 0, "a saved plan brings it back too"
     assert stored(folder) == before
 
 
@@ -197,19 +203,13 @@ def test_words_are_of_switches_and_not_of_replicas(folder):
     ]
 
 
-def test_it_is_woken_by_hand_and_the_history_says_so(folder):
+def test_it_is_woken_by_hand(folder):
     put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
     folder.applied(EVENING)
     at = ("--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
     said = folder.call("wake", "east/dev/Widget/w", *at, "--auto-approve")
-    assert said.code == 0, said
-    assert "level     0 -> 7  wake" in said.out or "level  0 -> 7  wake" in said.out, said.out
+    assert (said.code, "0 -> 7  wake" in said.out) == (0, True), said
     assert stored(folder)[0]["spec"] == {"power": {"level": 7}}
-    told = folder.call("history", "--snapshot", "snapshot", "--policies", "policies", "--now", NIGHT)
-    assert [line.split("  ")[1].strip() for line in told.out.splitlines() if "Widget" in line] == [
-        "off -> on",
-        "on -> off",
-    ]
 
 
 def test_a_record_that_cannot_be_read_is_reported_and_nothing_is_changed(folder):
@@ -249,17 +249,6 @@ def test_status_names_what_is_off_and_of_a_kind_that_the_fleet_has_no_more(folde
     assert stored(folder) == before
 
 
-@pytest.mark.parametrize("value", ["7", True, -1, 5_000_000_000])
-def test_a_saved_plan_brings_back_a_value_of_any_type(folder, value):
-    put(folder, {**WIDGET, "spec": {"power": {"level": value}}}, switches=(WIDGETS,))
-    before = stored(folder)
-    folder.applied(EVENING)
-    assert folder.plan(MORNING, "--out", "plan.json").code == 0
-    said = folder.call("apply", "plan.json", "--snapshot", "snapshot", "--now", MORNING, "--policies", "policies")
-    assert said.code == 0, said
-    assert stored(folder) == before
-
-
 def saved(folder: Folder) -> dict[str, Any]:
     put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
     assert folder.plan(EVENING, "--out", "plan.json").code == 0
@@ -276,7 +265,7 @@ def test_a_saved_plan_switches_it_off(folder):
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("/spec/power/level", "off"), ("/spec/power/colour", "red"), ("/spec/replicas", 0), ("/spec/power", {"a": "b"})],
+    [("/spec/power/level", "off"), ("/spec/power/colour", "red"), ("/spec/power", {"a": "b"})],
 )
 def test_a_saved_plan_writes_nothing_but_the_switch(folder, path, value):
     made = saved(folder)
@@ -289,7 +278,7 @@ def test_a_saved_plan_writes_nothing_but_the_switch(folder, path, value):
     assert stored(folder)[0]["spec"] == {"power": {"level": 7}}
 
 
-@pytest.mark.parametrize("added", [{"other": "yes"}, {"example.com/off": "no"}, {"example.com/off": "yes", "b": "c"}])
+@pytest.mark.parametrize("added", [{"example.com/off": "no"}, {"example.com/off": "yes", "b": "c"}])
 def test_a_saved_plan_makes_no_map_but_the_one_with_the_switch(folder, added):
     put(folder, {**WIDGET, "kind": "Gadget", "spec": {}}, switches=(ADDED,))
     folder.plan(EVENING, "--out", "plan.json")
@@ -343,23 +332,24 @@ def test_why_it_is_not_switched_off(folder, group, kind, value, why):
     assert why in folder.call("explain", f"east/dev/{kind}.{group}/it", *at).out
 
 
-DONE = {"conditions": [{"type": "Complete", "status": "True"}]}
+COMPLETE = {"type": "Complete", "status": "True"}
+CRON_JOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "u-1", "controller": True}
 
 
-def test_a_job_that_finished_is_left_alone(folder):
-    job = {**an_object(SWITCHES["batch", "Job"]), "status": DONE}
-    put(folder, job)
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        pytest.param({"status": {"conditions": [COMPLETE]}}, "it has finished", id="done"),
+        pytest.param({"ownerReferences": [CRON_JOB]}, "", id="of a CronJob"),
+    ],
+)
+def test_a_job_that_is_left_alone(folder, more, why):
+    job = an_object(SWITCHES["batch", "Job"])
+    job["metadata"] |= {key: value for key, value in more.items() if key == "ownerReferences"}
+    put(folder, job | {key: value for key, value in more.items() if key == "status"})
     assert "No changes." in folder.plan(EVENING).out
     at = ("--snapshot", "snapshot", "--policies", "policies", "--now", EVENING)
-    assert "because: it has finished\n" in folder.call("explain", "east/dev/Job/it", *at).out
-
-
-def test_a_job_of_a_cron_job_is_left_alone(folder):
-    job = an_object(SWITCHES["batch", "Job"])
-    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "u-1", "controller": True}
-    job["metadata"]["ownerReferences"] = [owner]
-    put(folder, job)
-    assert "No changes." in folder.plan(EVENING).out
+    assert not why or f"because: {why}\n" in folder.call("explain", "east/dev/Job/it", *at).out
 
 
 TIERS = """
@@ -417,16 +407,13 @@ cases:
 """
 
 
-def test_a_policy_test_says_that_it_is_off_and_that_somebody_switches_it_on(folder):
-    put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
-    folder.write("policies/widgets_test.yaml", POLICY_TEST)
-    said = folder.call("test", "policies")
-    assert (said.code, "1 passed, 0 failed" in said.out) == (0, True), said
-
-
-def test_a_policy_test_switches_on_what_is_off_without_a_value(folder):
-    machine = an_object(SWITCHES["kubevirt.io", "VirtualMachine"], "w", value="Always")
-    put(folder, machine)
-    folder.write("policies/machines_test.yaml", POLICY_TEST.replace("Widget", "VirtualMachine"))
+@pytest.mark.parametrize("kind", ["Widget", "VirtualMachine"])
+def test_a_policy_test_says_that_it_is_off_and_that_somebody_switches_it_on(folder, kind):
+    """A VirtualMachine is off without a value."""
+    if kind == "Widget":
+        put(folder, {**WIDGET, "spec": {"power": {"level": 7}}}, switches=(WIDGETS,))
+    else:
+        put(folder, an_object(SWITCHES["kubevirt.io", kind], "w", value="Always"))
+    folder.write("policies/any_test.yaml", POLICY_TEST.replace("Widget", kind))
     said = folder.call("test", "policies")
     assert (said.code, "1 passed, 0 failed" in said.out) == (0, True), said

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
-import pytest
 
 from reconciler.cli.app import cli
 from tests.docs.pages import PAGES, ROOT
@@ -36,12 +34,9 @@ def usage_of(command: click.Command) -> str:
     return " ".join(piece for piece in command.collect_usage_pieces(click.Context(command)) if piece != "[OPTIONS]")
 
 
-@pytest.mark.parametrize("page", NAMED, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_command_that_is_named_can_be_called(page: Path) -> None:
+def test_every_command_that_is_named_can_be_called() -> None:
     wrong = []
-    for verb, *arguments in calls_in(page.read_text()):
-        if not arguments:
-            continue
+    for verb, *arguments in (call for page in NAMED for call in calls_in(page.read_text()) if len(call) > 1):
         command = cli.get_command(click.Context(cli), verb)
         assert command is not None
         try:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.policy.load import read_policies
+from reconciler.policy.policy_kinds import OWN_KINDS
+from reconciler.policy.schemas import load_schema
 from tests.docs import picture
 from tests.docs.pages import PAGES, ROOT, blocks, followed
 from tests.report.json_schema import policy_schema
@@ -36,9 +40,9 @@ def test_a_page_shows_what_its_commands_print(page: Path) -> None:
     assert followed(page) == page.read_text(), f"after `python -m tests.docs {named(page)}` it does"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_every_block_says_what_it_is(page: Path) -> None:
-    assert {block.language for block in blocks(page.read_text())} <= LANGUAGES
+def test_every_block_says_what_it_is() -> None:
+    languages = {named(page): {block.language for block in blocks(page.read_text())} for page in PAGES}
+    assert {page: found - LANGUAGES for page, found in languages.items() if found - LANGUAGES} == {}
 
 
 def test_the_picture_of_a_plan_is_what_plan_prints() -> None:
@@ -79,22 +83,25 @@ def test_policies_on_pages_are_valid(tmp_path: Path, text: str) -> None:
     assert read_policies(tmp_path).warnings == ()
 
 
-@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "CHANGELOG.md", "policies/README.md"])
-def test_links_of_pages_outside_of_the_site_lead_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text()
-    linked = re.findall(r"\]\((?!https?:)([^)#]+)", text)
-    named = re.findall(r"\b(?:docs|deploy|examples|tests)/[\w./-]*[\w-]", text)
-    places = [*((ROOT / page).parent / one for one in linked), *(ROOT / one for one in named)]
+def test_links_of_pages_outside_of_the_site_lead_somewhere() -> None:
+    places: list[Path] = []
+    for page in (ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md", "policies/README.md")):
+        text = page.read_text()
+        places += [page.parent / one for one in re.findall(r"\]\((?!https?:)([^)#]+)", text)]
+        places += [ROOT / one for one in re.findall(r"\b(?:docs|deploy|examples|tests)/[\w./-]*[\w-]", text)]
     assert [str(place) for place in places if not place.exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_rows_of_a_table_stand_below_its_head(page: Path) -> None:
-    """What does not is text with bars in it; and the rows have as many columns as the head."""
+def without_blocks(page: Path) -> str:
     text = page.read_text()
     for block in reversed(list(blocks(text))):
         text = text[: block.start] + text[block.end :]
-    for paragraph in text.split("\n\n"):
+    return text
+
+
+def test_rows_of_a_table_stand_below_its_head() -> None:
+    """What does not is text with bars in it; and the rows have as many columns as the head."""
+    for paragraph in (one for page in PAGES for one in without_blocks(page).split("\n\n")):
         lines = [line.strip() for line in paragraph.splitlines()]
         rows = [re.sub(r"\\\||`[^`]*`", "", line).count("|") for line in lines if line.startswith("|")]
         if rows:
@@ -102,3 +109,28 @@ def test_rows_of_a_table_stand_below_its_head(page: Path) -> None:
             assert len(lines) - first == len(rows), lines[-1]
             assert re.fullmatch(r"\|( *:?-+:? *\|)+", lines[first + 1]), lines[first]
             assert set(rows) == {rows[0]}, paragraph
+
+
+def values_of(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (field, value) of every value that a policy field can have by name."""
+    for name, inside in schema.get("properties", {}).items():
+        if isinstance(inside, dict):
+            yield from ((name, value) for value in inside.get("enum", ()) if isinstance(value, str))
+    for inside in schema.values():
+        for one in inside if isinstance(inside, list) else [inside]:
+            yield from values_of(one) if isinstance(one, dict) else ()
+
+
+def test_pages_quote_policies_as_they_are_spelt() -> None:
+    allowed: dict[str, set[str]] = {}
+    for kind in OWN_KINDS:
+        for name, value in values_of(load_schema(kind)):
+            allowed.setdefault(name, set()).add(value)
+    compounds = {one.lower(): one for known in allowed.values() for one in known if re.search("[a-z][A-Z]", one)}
+    wrong = []
+    pages = (ROOT / "CHANGELOG.md", *PAGES)
+    for quoted in (one for page in pages for one in re.findall("`([^`\n]+)`", page.read_text())):
+        wrong += [quoted] if compounds.get(quoted.lower(), quoted) != quoted else []
+        for name, value in re.findall(r"\b(\w+): (\w+)", quoted):
+            wrong += [quoted] if value.isalpha() and value not in allowed.get(name, {value}) else []
+    assert wrong == []

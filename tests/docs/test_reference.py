@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,14 +51,17 @@ def test_the_table_of_exit_codes_is_that_of_the_code() -> None:
     assert set(codes) == set(ExitCode)
 
 
-def texts() -> Iterator[str]:
-    """Yield every text in the code, an f-string with NAME for what stands in it."""
-    for file in sorted((ROOT / "reconciler").rglob("*.py")):
+@cache
+def texts() -> tuple[str, ...]:
+    """Return every text in the code, an f-string with NAME for what stands in it."""
+    found = []
+    for file in (ROOT / "reconciler").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+                found.append(node.value)
             elif isinstance(node, ast.JoinedStr):
-                yield "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
+                found.append("".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values))
+    return tuple(found)
 
 
 def reasons_as_printed() -> Iterator[str]:

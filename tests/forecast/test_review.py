@@ -465,23 +465,17 @@ def test_production_is_never_folded(objects: Objects) -> None:
 
 
 def test_what_was_production_is_so_where_the_change_calls_it_something_else(objects: Objects) -> None:
+    """And what is no longer production is said and not folded."""
+
     def edit(documents: Documents) -> None:
         EDITS["production selected by mistake"].edit(documents)
-        documents["Fleet real"]["spec"]["production"] = {"namespaces": []}
-
-    assert {one.ref.namespace for one in reviewed(objects, edit).differences if one.production} == {"prod-shop"}
-
-
-def test_what_is_no_longer_production_is_said_and_not_folded(objects: Objects) -> None:
-    def edit(documents: Documents) -> None:
         documents["Fleet real"]["spec"]["production"] = {"namespaces": ["qa"]}
 
     found = reviewed(objects, edit)
-    assert found.effect
+    assert {one.ref.namespace for one in found.differences if one.production} == {"prod-shop"}
     open_ = re.sub(r"<details>.*?</details>", "", render_markdown(found), flags=re.S)
-    assert "Production: 3 workloads in eu no longer production; 1 workload in eu now production." in open_
+    assert "3 workloads in eu no longer production; 1 workload in eu now production" in open_
     assert "eu/prod-shop/Deployment/frontend" in open_
-    assert "No effect" not in open_
 
 
 @pytest.fixture(scope="module")
@@ -573,9 +567,11 @@ def quickstart(quickstart: Folder) -> Folder:
     return quickstart
 
 
+AT = ("--snapshot", "snapshot", "--days", "1", "--now")
+
+
 def compared(folder: Folder, *more: str) -> Said:
-    look = ("--snapshot", "snapshot", "--now", "2026-11-20T15:00:00Z", "--days", "1")
-    return folder.call("plan", "head", "--base", "policies", *look, *more)
+    return folder.call("plan", "head", "--base", "policies", *AT, "2026-11-20T15:00:00Z", *more)
 
 
 def test_the_timeline_of_a_week_fits_a_comment_and_tells_ten_replicas_from_twelve(quickstart: Folder) -> None:
@@ -638,7 +634,7 @@ def test_workloads_that_are_only_there_with_the_change_are_created_and_not_woken
         ("more", "policies", "3 workloads are created."),
         ("policies", "more", "3 workloads are not created any more."),
     ):
-        said = quickstart.call("plan", head, "--base", base, "--snapshot", "snapshot", "--now", "2026-11-20T22:00:00Z")
+        said = quickstart.call("plan", head, "--base", base, *AT, "2026-11-20T22:00:00Z")
         assert words in said.out, said.out
         assert "today" not in said.out
 
@@ -655,9 +651,7 @@ def test_the_next_run_is_judged_by_metrics_as_fresh_as_in_the_days_after_it(quic
     observed = idling.replace("  wakeOrder: {group: dev, tier: 10}", "  mode: Observe")
     quickstart.write("policies/idling.yaml", observed)
     night = "2026-11-21T03:00:00Z"  # five hours after the metrics were recorded
-    said = quickstart.call(
-        "plan", "head", "--base", "policies", "--snapshot", "snapshot", "--now", night, "-o", "json", "--days", "1"
-    )
+    said = quickstart.call("plan", "head", "--base", "policies", *AT, night, "-o", "json")
     found = json.loads(said.out)
     api = next(one for one in found["timeline"] if one["object"] == "eu-west/dev-a/Deployment/api")
     assert (api["from"], api["after"]["steps"][0]["replicas"]) == (night, 0)
@@ -682,3 +676,26 @@ def test_what_is_deleted_in_the_days_to_come_is_said(tmp_path: Path) -> None:
     said = folder.call("plan", "head", "--base", "base", *at).out
     assert "From Sat 2026-11-21 12:00: 1 workload is deleted. -432 replica-hours (-86 %) in 7 days." in said
     assert "  east/edge/ReplicaSet/router: 3 -> not there: from Sat 2026-11-21 12:00 on" in said
+
+
+def scope(folder: Folder, include: str) -> list[str]:
+    """Return the scope of a change of what idle-dev includes."""
+    text = (folder.path / "head" / "idling.yaml").read_text()
+    folder.write("head/idling.yaml", text.replace('include: ["dev-*"]', f"include: [{include}]"))
+    said = folder.call("plan", "head", "--base", "policies", *AT, "2026-11-20T22:00:00Z", "-o", "markdown", "-q")
+    block = said.out.partition("<summary>Selection</summary>")[2].partition("</details>")[0]
+    return [line for line in block.splitlines() if line and not line.startswith("```")]
+
+
+@pytest.mark.parametrize("replicas", [0, 2], ids=["asleep", "awake"])
+def test_what_is_dropped_is_told_whatever_state_it_is_in(quickstart: Folder, replicas: int) -> None:
+    if replicas:
+        assert quickstart.apply("2026-11-20T22:00:00Z").code == 0
+    assert quickstart.replicas("us-east", "dev-b", "Deployment", "reports") == replicas
+    assert scope(quickstart, "dev-a") == ["**1 workload no longer selected**", "us-east/dev-b/Deployment/reports"]
+
+
+def test_what_another_job_selects_already_is_newly_selected_by_idling(quickstart: Folder) -> None:
+    front = "apiVersion: v1\nkind: Service\nmetadata: {name: front, namespace: shop}\nspec: {selector: {app: web}}\n"
+    quickstart.write("snapshot/eu-west/front.yaml", front)
+    assert "eu-west/shop/ReplicaSet/web" in scope(quickstart, '"dev-*", shop')

@@ -72,8 +72,8 @@ def soaked(of_events: int) -> Iterator[Any]:
     ("season", "seed", "count", "days"),
     [
         ("a week", "some 5", 10, timedelta(days=3)),
-        ("the clocks go back", "some 3", 10, DAYS),
-        ("the clocks go forward", "some 1", 10, DAYS),
+        ("the clocks go back", "some 3", 10, timedelta(days=4)),
+        ("the clocks go forward", "some 1", 10, timedelta(days=4)),
         pytest.param("the clocks go back", "events 10", 50, timedelta(days=2), id="held back for a day"),
         *soaked(200),
     ],

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from reconciler.decide.schedule import is_open, open_periods
 from reconciler.policy.load import read_policies
-from reconciler.policy.policy_kinds import OWN_KINDS
-from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import ObjectSelector
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, placed, target_ref
@@ -257,32 +252,3 @@ def test_maximums_below_the_replicas_are_a_warning(tmp_path, west, words):
     clusters = f"clusters: {{east: {{maxReplicas: 1, weight: 1}}, {west}}}"
     folder.write("policies/all.yaml", documents(fleet(["east", "west"]), placed(5, clusters, target_ref())))
     assert folder.call("validate").err.partition(" spec")[2] == words.removeprefix("spec") + "\n" * bool(words)
-
-
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-
-
-def values_of(schema) -> Iterator[tuple[str, str]]:
-    """Yield (field, value) of every value that a policy field can have by name."""
-    for name, inside in schema.get("properties", {}).items():
-        if isinstance(inside, dict):
-            yield from ((name, value) for value in inside.get("enum", ()) if isinstance(value, str))
-    for inside in schema.values():
-        for one in inside if isinstance(inside, list) else [inside]:
-            yield from values_of(one) if isinstance(one, dict) else ()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_pages_quote_policies_as_they_are_spelt(page):
-    allowed: dict[str, set[str]] = {}
-    for kind in OWN_KINDS:
-        for name, value in values_of(load_schema(kind)):
-            allowed.setdefault(name, set()).add(value)
-    compounds = {one.lower(): one for known in allowed.values() for one in known if re.search("[a-z][A-Z]", one)}
-    wrong = []
-    for quoted in re.findall("`([^`\n]+)`", page.read_text()):
-        wrong += [quoted] if compounds.get(quoted.lower(), quoted) != quoted else []
-        for name, value in re.findall(r"\b(\w+): (\w+)", quoted):
-            wrong += [quoted] if value.isalpha() and value not in allowed.get(name, {value}) else []
-    assert wrong == []

@@ -11,57 +11,9 @@ import pytest
 
 from tests.pipeline.calls import Folder, Said
 
-POLICIES = """
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: f}
-spec:
-  home: east
-  clusters: [{name: east, prometheus: {url: "http://p:9090"}}, {name: west}]
-  limits: {default: {perCluster: {share: 100%}, fleet: {share: 100%}}}
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  minAge: 0s
-  minAwake: 2h
-  selector: {namespaces: {include: ["dev-*"]}, services: {}}
-  idleWhen: [{schedule: {timeZone: UTC, downtime: ["20:00-06:00"]}}]
----
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: unused}
-spec:
-  minAge: 0s
-  minAwake: 2h
-  selector: {namespaces: {include: [jobs]}, services: {}}
-  idleWhen: [{metric: {query: requests, atMost: 0}}]
-  wakeWhen: [{metric: {query: errors, above: 0}}]
----
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: shrink}
-spec:
-  selector: {namespaces: {include: [batch]}, workloads: {kinds: [Deployment]}}
-  target: {replicas: 2, direction: Down}
-"""
-CLUSTERS = """
-clusters:
-  east:
-    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: api, namespace: dev-a}, spec: {replicas: 3,
-       selector: {matchLabels: {app: api}}, template: {metadata: {labels: {app: api}}}}}
-    - {apiVersion: v1, kind: Service, metadata: {name: api, namespace: dev-a}, spec: {selector: {app: api}}}
-    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: worker, namespace: jobs}, spec: {replicas: 2,
-       selector: {matchLabels: {app: w}}, template: {metadata: {labels: {app: w}}}}}
-    - {apiVersion: v1, kind: Service, metadata: {name: worker, namespace: jobs}, spec: {selector: {app: w}}}
-    - {apiVersion: batch/v1, kind: CronJob, metadata: {name: tick, namespace: prod}, spec: {schedule: "* * * * *"}}
-    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: queue, namespace: batch}, spec: {replicas: 5}}
-    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, namespace: prod}, spec: {replicas: 4}}
-series:
-  - {query: requests, labels: {namespace: jobs, service: worker}, value: 0}
-  - {query: errors, cluster: east, labels: {namespace: jobs, service: worker}, value: 0}
-"""
+HERE = Path(__file__).parent / "policies"
+POLICIES = (HERE / "all.yaml").read_text()
+CLUSTERS = (HERE / "holds_test.yaml").read_text().partition("cases:")[0]
 API, WORKER, QUEUE, SHOP = (
     f"east/{name}"
     for name in ("dev-a/Deployment/api", "jobs/Deployment/worker", "batch/Deployment/queue", "prod/Deployment/shop")
@@ -82,168 +34,13 @@ def cases(folder: Folder, text: str, *more: str, head: str = CLUSTERS) -> Said:
 
 
 NIGHT, DAY = "at: 2026-11-20T22:00:00Z", "at: 2026-11-21T12:00:00Z"
-START = "start: 2026-11-20T12:00:00Z"
-
-HOLDS = [
-    pytest.param(f"{NIGHT}, expect: [{{object: {API}, replicas: 0}}]", id="replicas"),
-    pytest.param(
-        f"{NIGHT}, expect: [{{object: east/dev-a/deployment/api, state: idle}}]", id="state, kind in lower case"
-    ),
-    pytest.param(
-        f"{NIGHT}, expect: [{{namespaces: [prod, batch], kinds: [deploy, statefulsets], never: idle}}]",
-        id="kinds as kubectl takes them",
-    ),
-    pytest.param(
-        f"{DAY}, given: [{{scale: east/prod/deploy/shop, replicas: 9}}], expect: [{{object: {SHOP}, replicas: 9}}]",
-        id="a short name of what is scaled",
-    ),
-    pytest.param(f"{DAY}, expect: [{{object: {API}, state: awake, policy: nights}}]", id="policy"),
-    pytest.param(f"{NIGHT}, expect: [{{object: {SHOP}, policy: none, never: idle}}]", id="no policy"),
-    pytest.param(f"{NIGHT}, expect: [{{object: {SHOP}, never: selected}}]", id="never selected"),
-    pytest.param(f"{NIGHT}, expect: [{{object: {API}, reason: InDowntime}}]", id="reason"),
-    pytest.param(f"{NIGHT}, expect: [{{object: {QUEUE}, replicas: 2, policy: shrink}}]", id="downscale"),
-    pytest.param(
-        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T06:00:00Z}}]", id="until the morning"
-    ),
-    pytest.param(
-        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T07:00:00+01:00}}]", id="until, in a zone"
-    ),
-    pytest.param(
-        "during: {from: 2026-11-20T22:00:00Z, days: 14}, "
-        "expect: [{namespaces: [prod], kinds: [Deployment], never: idle, replicas: 4}]",
-        id="a fortnight",
-    ),
-    pytest.param(
-        f"{START}, {DAY}, expect: [{{object: {API}, state: awake}}], then: [{{at: 2026-11-21T20:00:00Z, "
-        f"expect: [{{object: {API}, state: idle}}]}}, {{at: 2026-11-22T06:00:00Z, "
-        f"expect: [{{object: {API}, replicas: 3}}]}}]",
-        id="several times play on",
-    ),
-    pytest.param(
-        f"{START}, at: 2026-11-20T23:00:00Z, given: [{{annotate: east/dev-a/Service/api, wake-requested-at: now}}], "
-        f"expect: [{{object: {API}, replicas: 3, until: 2026-11-21T01:00:00Z}}]",
-        id="a wake by annotation",
-    ),
-    pytest.param(
-        f"{NIGHT}, given: [{{annotate: {API}, annotations: {{reconciler/exclude: 'true'}}}}], "
-        f"expect: [{{object: {API}, replicas: 3}}]",
-        id="an annotation",
-    ),
-    pytest.param(
-        f"{DAY}, given: [{{scale: {SHOP}, replicas: 9}}], expect: [{{object: {SHOP}, replicas: 9}}]",
-        id="somebody scales",
-    ),
-    pytest.param(
-        f"{NIGHT}, given: [{{scale: east/prod/CronJob/tick, replicas: 0}}], "
-        "expect: [{object: east/prod/CronJob/tick, replicas: 0, state: awake}]",
-        id="somebody suspends a CronJob",
-    ),
-    pytest.param(
-        f"{DAY}, given: [{{patch: {SHOP}, fields: {{spec: {{replicas: 6}}}}}}], "
-        f"expect: [{{object: {SHOP}, replicas: 6}}]",
-        id="somebody patches",
-    ),
-    pytest.param(f"{DAY}, expect: [{{object: {WORKER}, state: idle}}]", id="a series"),
-    pytest.param(
-        f"{DAY}, given: [{{query: requests, "
-        "series: [{labels: {namespace: jobs, service: worker}, value: 7}]}], "
-        f"expect: [{{object: {WORKER}, state: awake, replicas: 2}}]",
-        id="a series that changes",
-    ),
-]
 
 
-@pytest.mark.parametrize("case", HOLDS)
-def test_what_holds_passes(folder, case):
-    said = cases(folder, f"- {{name: a case, {case}}}")
-    assert said.code == 0, said
-    assert said.out.endswith("\n\n1 case: 1 passed, 0 failed.\n")
-
-
-FAILS = [
-    pytest.param(f"{NIGHT}, expect: [{{object: {API}, replicas: 3}}]", "replicas 3", "replicas 0", id="replicas"),
-    pytest.param(f"{NIGHT}, expect: [{{object: {API}, state: awake}}]", "awake", "idle", id="state"),
-    pytest.param(f"{NIGHT}, expect: [{{object: {API}, never: idle}}]", "never idle", "idle", id="never"),
-    pytest.param(
-        f"{DAY}, expect: [{{object: {API}, never: selected}}]",
-        "never selected",
-        "selected by IdlingPolicy nights",
-        id="never selected, and awake",
-    ),
-    pytest.param(
-        f"{DAY}, expect: [{{object: {QUEUE}, never: selected}}]",
-        "never selected",
-        "selected by DownscalePolicy shrink",
-        id="never selected, and a target",
-    ),
-    pytest.param(f"{DAY}, expect: [{{object: {API}, policy: none}}]", "policy none", "policy nights", id="policy"),
-    pytest.param(f"{DAY}, expect: [{{object: {SHOP}, policy: x}}]", "policy x", "policy none", id="no policy"),
-    pytest.param(
-        f"{DAY}, expect: [{{object: {SHOP}, reason: InDowntime}}]", "reason InDowntime", "reason none", id="reason"
-    ),
-    pytest.param(
-        f"{DAY}, expect: [{{object: {API}x, replicas: 1}}]", "a workload", "none of that name, did you", id="nobody"
-    ),
-    pytest.param(
-        f"{DAY}, expect: [{{namespaces: [x-*], never: idle}}]", "a workload", "none of that name", id="no namespace"
-    ),
-    pytest.param(
-        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T04:00:00Z}}]",
-        "idle until Sat 2026-11-21 04:00",
-        "it still holds",
-        id="longer than until",
-    ),
-    pytest.param(
-        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T08:00:00Z}}]",
-        "idle until Sat 2026-11-21 08:00",
-        "awake",
-        id="shorter than until",
-    ),
-    pytest.param(
-        f"{NIGHT}, expect: [{{object: {API}, state: idle, until: 2026-11-21T04:00:00Z}}, "
-        f"{{object: {API}, state: idle, until: 2026-11-21T06:00:00Z}}]",
-        "idle until Sat 2026-11-21 04:00",
-        "it still holds",
-        id="longer than until, beside a later until",
-    ),
-    pytest.param(
-        "during: {from: 2026-11-21T12:00:00Z, days: 1}, expect: [{namespaces: ['*'], clusters: [e*], never: idle}]",
-        "never idle",
-        "idle",
-        id="a period",
-    ),
-    pytest.param(
-        f"{DAY}, given: [{{scale: {SHOP}x, replicas: 9}}], expect: [{{object: {SHOP}, replicas: 4}}]",
-        "an object",
-        "none of that name",
-        id="an event of nobody",
-    ),
-    pytest.param(
-        f"{DAY}, given: [{{scale: east/dev-a/Service/api, replicas: 9}}], expect: [{{object: {SHOP}, replicas: 4}}]",
-        "a workload",
-        "a Service",
-        id="replicas of what has none",
-    ),
-    pytest.param(
-        f"{DAY}, given: [{{patch: {SHOP}, fields: {{spec: 3}}}}], expect: [{{object: {SHOP}, replicas: 4}}]",
-        "the change is possible",
-        "spec",
-        id="an event that the API server would refuse",
-    ),
-]
-
-
-@pytest.mark.parametrize(("case", "expected", "got"), FAILS)
-def test_what_does_not_hold_fails_with_what_was_expected_and_got(folder, case, expected, got):
-    said = cases(folder, f"- {{name: a case, {case}}}")
-    assert said.code == 1, said
-    lines = said.out.splitlines()
-    assert lines[0] == "FAIL  policies/x_test.yaml:17  a case"
-    assert lines[1].startswith("  policies/x_test.yaml:17: ")
-    assert lines[2] == f"    expected  {expected}"
-    assert lines[3].startswith("    got       ")
-    assert got in lines[3]
-    assert lines[-1] == "1 case: 0 passed, 1 failed."
+@pytest.mark.parametrize(("name", "code"), [("holds", 0), ("fails", 1)])
+def test_each_case_of_a_file_ends_as_the_file_beside_it_says(folder, name, code):
+    folder.write(f"policies/{name}_test.yaml", (HERE / f"{name}_test.yaml").read_text())
+    said = folder.call("test", "policies")
+    assert (said.code, said.out) == (code, (HERE / f"{name}.txt").read_text())
 
 
 def test_a_failure_has_the_first_reason_with_file_and_line(folder):
@@ -464,94 +261,84 @@ def test_all_problems_of_tests_and_policies_are_told_at_once(folder):
     assert any(place.startswith("policies/y_test.yaml:1:1") for place in places)
 
 
-WRONG = [
-    pytest.param("expect: [{object: a/b/c/d, reason: InDowntim}]", 'did you mean "InDowntime"?', id="no code"),
-    pytest.param("cases: []", "2:8: cases: is an empty list", id="no case"),
-    pytest.param("cases: [{}]", "cases[0].name: is missing", id="no name"),
-    pytest.param("{x}", "1:1: cases: is missing", id="nothing"),
-    pytest.param("{}", "has none of snapshot, clusters, expected exactly one", id="no clusters"),
-    pytest.param("snapshot: s, clusters: {}", "has snapshot and clusters, expected exactly one", id="both"),
-    pytest.param("snapshot: /etc", 'snapshot: is "/etc", expected a folder below the working directory', id="outside"),
-    pytest.param("snapshot: ../../..", "expected a folder below the working directory", id="above"),
-    pytest.param("snapshot: ../linked", "expected a folder below the working directory", id="a link"),
-    pytest.param("snapshot: nowhere", "expected a folder; there is no policies/nowhere", id="no folder"),
-    pytest.param('snapshot: "a\\0b"', "expected a folder; no path has a null byte", id="a null byte"),
-    pytest.param("tick: 30s", "tick: is less than a minute, expected at least 1m", id="tick"),
-    pytest.param("start: 2026-11-22T00:00:00Z", "start: is after the first time", id="start"),
-    pytest.param("at: 2026-11-20", 'at: is "2026-11-20", expected a time with a zone', id="no time"),
-    pytest.param("at: 2026-13-20T00:00:00Z", 'at: is "2026-13-20T00:00:00Z", expected a time', id="no month"),
-    pytest.param(
-        "during: {from: 2026-11-20T00:00:00Z, days: 1}", "has at and during, expected exactly one", id="two times"
-    ),
-    pytest.param("given: [{}]", "has none of annotate, scale, patch, query", id="no event"),
-    pytest.param("given: [{scale: a/b/c/d}]", "has one of scale and replicas, expected both", id="half an event"),
-    pytest.param("given: [{annotate: a/b/c/d}]", "has one of annotate and what it sets", id="annotates nothing"),
-    pytest.param("given: [{annotate: a/b/c/d, wake-requested-at: soon}]", "wake-requested-at: is", id="soon"),
-    pytest.param("given: [{annotate: a/b/c/d, wake-requested-at: 5}]", "wake-requested-at: is", id="a number"),
-    pytest.param(
-        "given: [{scale: a/b, replicas: 1}]", "expected an object: CLUSTER/NAMESPACE/KIND/NAME", id="no object"
-    ),
-    pytest.param("expect: [{replicas: 1}]", "has none of object, namespaces", id="of nobody"),
-    pytest.param(
+WRONG = {
+    "no code": ("expect: [{object: a/b/c/d, reason: InDowntim}]", 'did you mean "InDowntime"?'),
+    "no case": ("cases: []", "2:8: cases: is an empty list"),
+    "no name": ("cases: [{}]", "cases[0].name: is missing"),
+    "nothing": ("{x}", "1:1: cases: is missing"),
+    "no clusters": ("{}", "has none of snapshot, clusters, expected exactly one"),
+    "both": ("snapshot: s, clusters: {}", "has snapshot and clusters, expected exactly one"),
+    "outside": ("snapshot: /etc", 'snapshot: is "/etc", expected a folder below the working directory'),
+    "above": ("snapshot: ../../..", "expected a folder below the working directory"),
+    "a link": ("snapshot: ../linked", "expected a folder below the working directory"),
+    "no folder": ("snapshot: nowhere", "expected a folder; there is no policies/nowhere"),
+    "a null byte": ('snapshot: "a\\0b"', "expected a folder; no path has a null byte"),
+    "tick": ("tick: 30s", "tick: is less than a minute, expected at least 1m"),
+    "start": ("start: 2026-11-22T00:00:00Z", "start: is after the first time"),
+    "no time": ("at: 2026-11-20", 'at: is "2026-11-20", expected a time with a zone'),
+    "no month": ("at: 2026-13-20T00:00:00Z", 'at: is "2026-13-20T00:00:00Z", expected a time'),
+    "two times": ("during: {from: 2026-11-20T00:00:00Z, days: 1}", "has at and during, expected exactly one"),
+    "no event": ("given: [{}]", "has none of annotate, scale, patch, query"),
+    "half an event": ("given: [{scale: a/b/c/d}]", "has one of scale and replicas, expected both"),
+    "annotates nothing": ("given: [{annotate: a/b/c/d}]", "has one of annotate and what it sets"),
+    "soon": ("given: [{annotate: a/b/c/d, wake-requested-at: soon}]", "wake-requested-at: is"),
+    "a number": ("given: [{annotate: a/b/c/d, wake-requested-at: 5}]", "wake-requested-at: is"),
+    "no object": ("given: [{scale: a/b, replicas: 1}]", "expected an object: CLUSTER/NAMESPACE/KIND/NAME"),
+    "of nobody": ("expect: [{replicas: 1}]", "has none of object, namespaces"),
+    "kinds of one object": (
         "expect: [{object: a/b/c/d, kinds: [Deployment], replicas: 1}]",
         "kinds: stands without namespaces, expected it beside namespaces",
-        id="kinds of one object",
     ),
-    pytest.param(
+    "clusters of one object": (
         "expect: [{object: a/b/c/d, clusters: [x], replicas: 1}]",
         "clusters: stands without namespaces, expected it beside namespaces",
-        id="clusters of one object",
     ),
-    pytest.param(
+    "a cluster of what is scaled": (
         "given: [{scale: a/b/c/d, replicas: 1, cluster: east}]",
         "cluster: stands without query, expected it beside query",
-        id="a cluster of what is scaled",
     ),
-    pytest.param(
-        "expect: [{object: a/b/c/d}]", "expects nothing, expected at least one of replicas", id="expects nothing"
-    ),
-    pytest.param(
-        "expect: [{object: a/b/c/d, replicas: 1, until: 2026-11-20T00:00:00Z}]",
-        "until: is not after",
-        id="until before",
-    ),
-    pytest.param(
+    "expects nothing": ("expect: [{object: a/b/c/d}]", "expects nothing, expected at least one of replicas"),
+    "until before": ("expect: [{object: a/b/c/d, replicas: 1, until: 2026-11-20T00:00:00Z}]", "until: is not after"),
+    "backwards": (
         "then: [{at: 2026-11-20T00:00:00Z, expect: [{object: a/b/c/d, replicas: 1}]}]",
         "then[0].at: is not after the time before",
-        id="backwards",
     ),
-    pytest.param(
+    "a year that was mistyped": (
         "then: [{at: 2126-11-20T00:00:00Z, expect: [{object: a/b/c/d, replicas: 1}]}]",
         "days, expected 366 at most",
-        id="a year that was mistyped",
     ),
-    pytest.param(
-        "expect: [{object: a/b/c/d, replica: 1}]", 'replica: unknown field, did you mean "replicas"?', id="typo"
-    ),
-]
+    "typo": ("expect: [{object: a/b/c/d, replica: 1}]", 'replica: unknown field, did you mean "replicas"?'),
+}
 
 
-@pytest.mark.parametrize(("part", "words"), WRONG)
-def test_what_is_wrong_with_a_test_file_is_told_at_its_place(folder, tmp_path, part, words):
-    (tmp_path.parent / f"{tmp_path.name}-outside").mkdir()
-    (folder.path / "linked").symlink_to(tmp_path.parent / f"{tmp_path.name}-outside")
+def wrong_file(part: str) -> str:
+    """Return a test file that is right but for `part`."""
     case = {"name": "one", "at": "2026-11-21T00:00:00Z", "expect": "[{object: a/b/c/d, replicas: 1}]"}
     name, _, value = part.partition(": ")
-    top = {"clusters": "{}", "cases": ""}
-    if name in ("snapshot", "tick", "cases", "{}"):
-        top.pop("clusters") if name in ("snapshot", "{}") else None
-        top |= {} if name == "{}" else {name: value}
-    elif name != "{x}":
+    if name == "{x}":
+        return "{}\n"
+    top = {"clusters": "{}"} if name not in ("snapshot", "{}") else {}
+    if name in ("snapshot", "tick", "cases"):
+        top[name] = value
+    elif name != "{}":
         case[name] = value
-    top["cases"] = top["cases"] or f"[{{{', '.join(f'{key}: {text}' for key, text in case.items())}}}]"
-    text = "{}" if name == "{x}" else "\n".join(f"{key}: {text}" for key, text in top.items() if key != "x")
-    if part.startswith("snapshot: s, "):
-        text = text.replace("snapshot: s, clusters: {}", "snapshot: s\nclusters: {}")
-    folder.write("policies/x_test.yaml", text + "\n")
+    top.setdefault("cases", f"[{{{', '.join(f'{key}: {text}' for key, text in case.items())}}}]")
+    return "\n".join(f"{key}: {text}" for key, text in top.items()).replace("s, clusters: {}", "s\nclusters: {}") + "\n"
+
+
+def test_what_is_wrong_with_a_test_file_is_told_at_its_place(folder, tmp_path):
+    (tmp_path.parent / f"{tmp_path.name}-outside").mkdir()
+    (folder.path / "linked").symlink_to(tmp_path.parent / f"{tmp_path.name}-outside")
+    files = {f"policies/{number:02}_test.yaml": name for number, name in enumerate(WRONG)}
+    for file, name in files.items():
+        folder.write(file, wrong_file(WRONG[name][0]))
     said = folder.call("test", "policies")
     assert said.code == 3, said
-    assert words in said.err, said.err
-    assert all(line.startswith("error: policies/x_test.yaml:") for line in said.err.splitlines())
+    told: dict[str, str] = {}
+    for line in said.err.splitlines():
+        file = line.removeprefix("error: ").partition(":")[0]
+        told[files[file]] = told.get(files[file], "") + line
+    assert [name for name, (_, words) in WRONG.items() if words not in told.get(name, "")] == [], said.err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from reconciler.decide.decisions import FieldChange, Phase, Verb, replicas_change
 from reconciler.report.diff import masked, render_diff
 from tests.builders import a_ref
+from tests.pipeline.calls import Folder
 from tests.plans import PLACE_WEB, a_create, a_plan, a_scale, a_wake, an_idle, decision_of
 
 TEMPLATE = {"spec": {"containers": [{"name": "web", "env": [{"name": "TOKEN", "value": "hunter2"}]}]}}
@@ -38,23 +40,15 @@ def test_a_field_that_is_only_read_stands_there_unchanged():
     assert "\n   suspend: false" in shown
 
 
-def test_what_is_created_is_there_whole_and_begins_with_what_it_is():
+def test_what_is_created_or_deleted_is_there_whole_and_has_nothing_on_the_other_side():
     manifest = {"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": {"name": "web"}, "spec": {"replicas": 2}}
-    shown = render_diff(a_plan(a_create(manifest=manifest))).splitlines()
-    assert shown[:4] == [
-        "--- /dev/null",
-        "+++ desired/ap-south/shop/ReplicaSet/web",
-        "@@ -0,0 +1,7 @@",
-        "+apiVersion: apps/v1",
-    ]
-    assert "+  replicas: 2" in shown
-
-
-def test_what_is_deleted_has_nothing_after_it():
+    created = render_diff(a_plan(a_create(manifest=manifest))).splitlines()
+    head = ["--- /dev/null", "+++ desired/ap-south/shop/ReplicaSet/web", "@@ -0,0 +1,7 @@", "+apiVersion: apps/v1"]
+    assert (created[:4], "+  replicas: 2" in created) == (head, True)
     gone = decision_of(Verb.DELETE, Phase.REPAIR, a_ref("web"), PLACE_WEB, (replicas_change(3, 3),), job="placement")
-    shown = render_diff(a_plan(gone)).splitlines()
-    assert shown[:2] == ["--- current/east/shop/Deployment/web", "+++ /dev/null"]
-    assert "-  replicas: 3" in shown
+    deleted = render_diff(a_plan(gone)).splitlines()
+    assert deleted[:2] == ["--- current/east/shop/Deployment/web", "+++ /dev/null"]
+    assert "-  replicas: 3" in deleted
 
 
 def test_two_changes_of_one_object_are_one_diff():
@@ -123,3 +117,14 @@ def test_git_reads_it_as_a_patch(tmp_path: Path):
 def test_colours_are_those_of_git():
     shown = render_diff(a_plan(a_scale(6, 2)), color=True)
     assert "\x1b[31m-  replicas: 6\x1b[0m\n\x1b[32m+  replicas: 2\x1b[0m\n" in shown
+
+
+def test_the_verb_names_each_object_that_the_plan_writes(quickstart: Folder):
+    now = "2026-11-20T22:00:00Z"
+    actions = json.loads(quickstart.plan(now, "-o", "json").out)["actions"]
+    planned = {
+        "/".join((one["cluster"], *(one["object"][part] for part in ("namespace", "kind", "name")))) for one in actions
+    }
+    shown = quickstart.call("diff", "policies", "--snapshot", "snapshot", "--now", now).out
+    assert set(re.findall(r"^(?:---|\+\+\+) (?:current|desired)/(.*)$", shown, re.MULTILINE)) == planned
+    assert shown.startswith("--- "), "and nothing else is on stdout"

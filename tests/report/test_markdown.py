@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, HeldBack, Notice, PlacementRow, PlacementView, Undecided
@@ -18,7 +17,7 @@ from tests.builders import said
 from tests.laws import tries
 from tests.plans import a_plan, a_record, a_scale, an_idle
 from tests.report.rendered import page_of_markdown
-from tests.report.strategies import outcomes_of, plans, texts
+from tests.report.strategies import texts
 
 HOSTILE = (
     *("a|b", "a\\|b", "a\\\\|b", "`code`", "``two``", "`|`", "<script>alert(1)</script>", "<!-- x -->", "&lt;b&gt;"),
@@ -35,21 +34,20 @@ def reads(text: str) -> str:
 
 
 @pytest.mark.parametrize("escaped", [prose, code])
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_stay_texts(escaped, text):
-    check_cell(escaped, text)
+def test_hostile_texts_stay_texts(escaped):
+    check_cells(escaped, HOSTILE)
 
 
-@given(st.sampled_from([prose, code]), texts | st.text(max_size=20))
-@example(code, "`")
-@tries(300)
-def test_any_text_stays_text(escaped, text):
-    check_cell(escaped, text)
+@given(st.sampled_from([prose, code]), st.lists(texts | st.text(max_size=20), min_size=1, max_size=9))
+@tries(60)
+def test_any_text_stays_text(escaped, found):
+    check_cells(escaped, found)
 
 
-def check_cell(escaped, text):
-    page = page_of_markdown("\n".join(table(("left", "right"), [(escaped(text), "end")])))
-    assert [reads(cell) for cell in page.cells] == ["left", "right", reads(one_line(text)), "end"]
+def check_cells(escaped, found):
+    page = page_of_markdown("\n".join(table(("left", "right"), [(escaped(text), "end") for text in found])))
+    cells = [cell for text in found for cell in (reads(one_line(text)), "end")]
+    assert [reads(cell) for cell in page.cells] == ["left", "right", *cells]
     assert NOT_FROM_US.isdisjoint(page.tags)
 
 
@@ -168,22 +166,11 @@ def test_what_is_told_beside_the_changes():
     assert "<summary>Observed only: 1 change, never applied (mode: Observe)</summary>" in text
 
 
-@given(st.data(), plans())
-@tries(20)
-def test_no_name_is_broken_and_no_text_ends_its_block(data, plan):
-    rendered = render_markdown(plan, data.draw(st.none() | outcomes_of(plan)))
-    ends = [line for line in rendered.splitlines() if line.startswith("```")]
-    assert all(end == start.removesuffix("text") for start, end in zip(ends[::2], ends[1::2], strict=True))
-    page = page_of_markdown(rendered)
-    assert page.tags.count("pre") == len(ends) / 2
-    assert {"table", "li"}.isdisjoint(page.tags)
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_block_of_code_holds_any_text(text):
-    page = page_of_markdown("\n".join([*fence([f"  {one_line(text)}", "  end"]), "after"]))
-    assert page.tags == ["pre", "code", "p"]
-    assert page.text.split("end\n")[0] == f"  {one_line(text)}\n  "
+def test_a_block_of_code_holds_any_text():
+    for text in HOSTILE:
+        page = page_of_markdown("\n".join([*fence([f"  {one_line(text)}", "  end"]), "after"]))
+        assert page.tags == ["pre", "code", "p"]
+        assert page.text.split("end\n")[0] == f"  {one_line(text)}\n  "
 
 
 def test_a_long_table_says_what_is_left_out():
@@ -249,21 +236,6 @@ def test_more_parts_than_there_is_room_for():
     assert len(text) <= LONGEST_TEXT
     assert "dev-a/Deployment/first" in text
     assert re.search(r"\nand 1\d\d more parts; the JSON form has them all\.\n\Z", text)
-
-
-@given(plans(), st.integers(1, 50))
-@tries(15)
-def test_any_plan_fits(plan, times):
-    longer = replace(plan, undecided=plan.undecided * times, held_back=plan.held_back * times)
-    assert len(render_markdown(longer)) <= LONGEST_TEXT
-
-
-@given(st.data(), plans(), st.booleans())
-@tries(30)
-def test_nothing_from_a_plan_becomes_a_link_a_script_or_a_picture(data, plan, applied):
-    page = page_of_markdown(render_markdown(plan, data.draw(outcomes_of(plan)) if applied else None))
-    assert {"a", "img", "script", "em", "blockquote", "ol"}.isdisjoint(page.tags)
-    assert page.tags.count("details") == page.tags.count("summary")
 
 
 @pytest.mark.parametrize("token", ["eyJh_bGci_Oi*JIUzI1NiI", "t" * 3 * LONGEST_VALUE], ids=["markup", "too long"])

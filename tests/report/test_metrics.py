@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from prometheus_client.parser import text_string_to_metric_families as older_families
 
 from reconciler.apply.outcomes import Failure, Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
@@ -20,9 +16,7 @@ from reconciler.history.changes import SavedBefore
 from reconciler.pod_requests import Hours, PodRequests
 from reconciler.report.metrics import Family, Measured, last_success_in, open_metrics_text, render_metrics
 from tests.builders import NOW, a_forecast, a_ref
-from tests.laws import tries
 from tests.plans import a_plan, a_scale, a_wake, an_idle
-from tests.report.strategies import outcomes_of, plans
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -224,18 +218,6 @@ def test_label_values_are_escaped() -> None:
     text = open_metrics_text([Family("x", 'says "y"\nand \\', [({"label": odd}, 1.0)])])
     assert samples(text) == {("x", (("label", odd),)): 1.0}
     assert text.count("\n") == 4
-
-
-@given(st.data(), plans())
-@tries(40)
-def test_whatever_the_plan_both_formats_can_be_read(data: Any, plan: Any) -> None:
-    measured = Measured(plan, data.draw(outcomes_of(plan)), {"plan": 0.1}, {"east": ApiTraffic()}, 1.0)
-    text = render_metrics(measured)
-    assert text.endswith("# EOF\n")
-    found = samples(text)
-    older = [sample for family in older_families(text) for sample in family.samples]
-    assert len(older) == len(found)
-    assert not any(math.isnan(sample.value) for sample in older)
 
 
 def test_what_policies_saved_that_are_not_there_is_counted_together() -> None:

@@ -27,14 +27,10 @@ from reconciler.decide.decisions import (
 from reconciler.decide.reasons import Reason, reason
 from reconciler.decide.reasons import ReasonCode as Code
 from reconciler.plan.model import KeptUp
-from reconciler.report.change_words import is_metadata, name_of, what_of
 from reconciler.report.markdown import render_markdown
-from reconciler.report.summary import outcome_word
 from reconciler.report.text import Style, render_text, wrapped
 from tests.builders import NOW, a_forecast, a_limit_use, a_ref, said
-from tests.laws import tries
 from tests.plans import IDLE_DEV, a_create, a_plan, a_record, a_scale, a_wake, an_idle, decision_of
-from tests.report.strategies import outcomes_of, plans
 
 REQUESTS = reason(Code.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
 UNKNOWN = reason(Code.METRIC_UNKNOWN, name="requests", window="30m")
@@ -348,11 +344,6 @@ def test_in_a_summary_what_did_not_go_as_planned_says_why():
     assert ": 1 idle, 1 metadata update; " in text_of(plan, outcomes, summary=True)
 
 
-def test_text_is_never_cut():
-    plan = a_plan(*(an_idle(f"api-{n}") for n in range(600)))
-    assert sum(line.startswith("  ~ ") for line in text_of(plan).splitlines()) == 600
-
-
 def test_the_last_line_has_the_default_that_is_nearest_and_the_limits_of_policies():
     uses = (
         a_limit_use("idle-dev", "workloads", 1, 5, 0),
@@ -654,20 +645,6 @@ def test_colour_adds_nothing_but_colour():
     assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == text_of(plan)
 
 
-@given(plans(), st.booleans())
-@tries(50)
-def test_every_change_is_said_on_lines_that_can_be_printed(plan, verbose):
-    lines = text_of(plan, verbose=verbose).splitlines()
-    assert all(line.isprintable() for line in lines)
-    said = [" ".join(line.split()) for line in lines]
-    for action in plan.actions:
-        if verbose or not is_metadata(action.decision):
-            name, what = (
-                " ".join(words(one).split()) for words, one in ((name_of, action.ref), (what_of, action.decision))
-            )
-            assert any(name in line and what in line for line in said)
-
-
 def test_our_own_characters_are_ascii():
     held = HeldBack("idle-dev", WHY, (an_idle("x"), an_idle("y")))
     plan = a_plan(
@@ -675,20 +652,6 @@ def test_our_own_characters_are_ascii():
     )
     assert text_of(plan, verbose=True).isascii()
     assert text_of(plan, [Outcome(1, OutcomeStatus.FAILED, "no")], verbose=True).isascii()
-
-
-@given(st.data(), plans())
-@tries(50)
-def test_every_outcome_but_a_plain_success_is_said_below_its_change(data, plan):
-    outcomes = data.draw(outcomes_of(plan))
-    lines = text_of(plan, outcomes).splitlines()
-    by_id = {
-        outcome.action: outcome_word(outcome) for outcome in outcomes if outcome.status is not OutcomeStatus.APPLIED
-    }
-    for action in plan.actions:
-        if action.id in by_id:
-            at = [n for n, line in enumerate(lines) if " ".join(name_of(action.ref).split()) in " ".join(line.split())]
-            assert any(by_id[action.id] in "\n".join(lines[n : n + 3]) for n in at)
 
 
 @pytest.mark.parametrize(("skipped", "verbose", "lines"), [(5, False, 10), (6, False, 0), (6, True, 12)])
