@@ -152,10 +152,6 @@ def test_what_is_idle_says_what_it_had_since_when_and_what_wakes_it(folder):
     ]
 
 
-def test_a_cluster_alone_is_an_object(folder):
-    assert explained(folder, "east") == explained(folder, "east/shop")
-
-
 def test_a_cluster_is_an_object_also_beside_a_broken_file_of_a_tenant(folder):
     tenants = "tenants: [{name: a, namespaces: [a], paths: ['a/**']}]"
     with_tenants = fleet(["east"], tenants, name="one")
@@ -220,23 +216,6 @@ def test_of_a_federated_replica_set_as_a_whole_the_replicas_without_a_place_are_
     folder.write("snapshot/west/all.yaml", CLUSTER.replace("east-uid", "west-uid"))
     told = "\nFederatedReplicaSet shop/web: 4 of 14 replicas without a place\n"
     assert (told in explained(folder, subject) + "\n") is is_told
-
-
-def test_an_object_that_no_policy_selects_names_the_closest_and_the_part_that_fails(folder):
-    """Each part, and which policy is the closest, is in tests/report/test_closest_selector.py."""
-    labelled = idling("services: {matchLabels: {tier: web}}", name="labelled")
-    folder.write("policies/all.yaml", documents(fleet(["east", "west"], name="one"), labelled))
-    said = folder.call("explain", "east/shop/deploy/web", "--snapshot", "snapshot", "--now", NOW)
-    lines = below_the_heading(said.out).splitlines()
-    assert lines[:4] == [
-        "east/shop/Deployment/web",
-        "Current 3, desired 3: no policy selects it.",
-        "",
-        "Closest is IdlingPolicy labelled (policies/all.yaml:8):",
-    ]
-    assert "  services:   Service/web: label tier is absent, expected In web" in lines
-    assert sum(line.endswith(" selects it") for line in lines) == len(lines) - 7, "the other parts select it"
-    assert lines[-1] == "Next run: no change"
 
 
 def test_recursive_lists_every_field_with_type_default_and_description(folder):

@@ -141,7 +141,7 @@ def test_nothing_is_sent_where_nothing_of_it_happened_or_nothing_was_applied(
     quickstart: Folder, httpserver: HTTPServer
 ) -> None:
     told(quickstart, events_to(httpserver))
-    for verb in ("plan", "diff", "forecast"):
+    for verb in ("plan", "diff"):
         assert quickstart.call(verb, "policies", "--snapshot", "snapshot", "--now", NOW).code == 0
     assert received(httpserver) == []
     apply(quickstart)

@@ -83,7 +83,7 @@ def test_a_replay_of_a_query_that_its_history_lacks_is_not_done(tmp_path, reposi
     [
         pytest.param(("forecast", "--replay", "1d"), "Replay for", id="forecast"),
         pytest.param(
-            ("plan", "--base", "policies", "--now", "2026-11-20T15:00:00Z", "-n", "dev"),
+            ("plan", "--base", "policies", "--now", "2026-11-20T15:00:00Z", "--days", "1", "-n", "dev"),
             "Only what the filters leave is shown. What was replayed is of everything.",
             id="review",
         ),

@@ -1,118 +1,14 @@
-"""The first hour with the defaults: what a person reads before the first night, on the Online Boutique in twelve
-clusters, and that the limits stop a mistake and nothing else."""
+"""The first hour with the defaults: what `validate` tells a person before the first night."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.forecast.reach import first_night, night_lines
-from reconciler.forecast.simulation import Simulation, Step
-from reconciler.policy.types import PolicySet
-from tests.forecast.random_fleets import document, first_of, policy_set
 from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import documents, fleet, idling, workload
 from tests.pipeline.teams import MORNING, SLEEP, two_teams
-
-FRIDAY_NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-DEV = [f"dev-{number}" for number in range(1, 4)]
-OTHERS = [f"prod-{number}" for number in range(1, 10)]
-KINDS = ("Deployment", "StatefulSet", "Service")
-BOUTIQUE, GUESTBOOK, CASSANDRA = (
-    "online-boutique/kubernetes-manifests.yaml",
-    "guestbook/guestbook-all-in-one.yaml",
-    "cassandra/cassandra-statefulset.yaml",
-)
-
-
-def manifests(shared: Path, file: str, namespace: str) -> Iterator[dict[str, Any]]:
-    for one in yaml.safe_load_all((shared / "real-input" / file).read_text()):
-        if one and one["kind"] in KINDS:
-            yield {**one, "metadata": {**one["metadata"], "namespace": namespace}}
-
-
-@dataclass(frozen=True)
-class FirstHour:
-    """Twelve clusters with the same in the namespace shop, of which `idle` go idle; three have more beside it."""
-
-    opened: Opened
-    idle: int
-
-    def policies(self, clusters: list[str]) -> PolicySet:
-        """The first policy of a person: those namespaces sleep at night, and as much is new as three clusters have."""
-        policy = {
-            "selector": {
-                "clusters": {"include": clusters},
-                "namespaces": {"include": ["shop"]},
-                "services": {},
-            },
-            "idleWhen": [{"schedule": {"timeZone": "UTC", "downtime": ["Mon-Fri 20:00-24:00"]}}],
-            "limits": {"workloads": 3 * self.idle},
-        }
-        fleet = {"home": "dev-1", "clusters": [{"name": name} for name in (*DEV, *OTHERS)]}
-        made = [document("Fleet", "first", fleet), document("IdlingPolicy", "nights", policy)]
-        return policy_set(made)
-
-    def simulation(self, clusters: list[str], opened: Opened | None = None) -> Simulation:
-        return Simulation(self.policies(clusters), opened or self.opened)
-
-
-@pytest.fixture(scope="module")
-def hour(shared: Path) -> FirstHour:
-    shop = list(manifests(shared, BOUTIQUE, "shop"))
-    more = [*manifests(shared, BOUTIQUE, "staging"), *manifests(shared, GUESTBOOK, "guestbook")]
-    found = {name: [*shop, *more, *manifests(shared, CASSANDRA, "data")] for name in DEV} | dict.fromkeys(OTHERS, shop)
-    made = {name: MemoryCluster.of_manifests(name, inside, first_of) for name, inside in found.items()}
-    return FirstHour(Opened({name: Backend(name, cluster=cluster) for name, cluster in made.items()}), 11)
-
-
-def idled(step: Step) -> set[str]:
-    return {action.ref.cluster for action in step.plan.actions if action.decision.idles}
-
-
-def held(step: Step) -> set[str]:
-    return {one.ref.cluster for found in step.plan.held_back for one in found.decisions if one.idles}
-
-
-def test_three_clusters_sleep_with_the_defaults_and_one_limit_and_again_the_next_night(hour):
-    steps = list(hour.simulation(["dev-*"]).play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=3, hours=10)))
-    evenings = {step.at.isoformat()[:13]: idled(step) for step in steps if idled(step)}
-    assert evenings == {"2026-11-20T20": set(DEV), "2026-11-23T20": set(DEV)}
-    counts = [len([one for one in step.plan.actions if one.decision.idles]) for step in steps if idled(step)]
-    assert counts == [3 * hour.idle] * 2
-    assert {cluster for step in steps for cluster in held(step)} == set()
-
-
-def test_all_twelve_selected_by_mistake_are_held_back_in_one_line(hour):
-    night = first_night(hour.simulation(["*"]), hour.policies(["*"]), FRIDAY_NOON)
-    assert night.idle == {}
-    number = 12 * hour.idle
-    assert [line for line in night_lines(night) if "held back" in line] == [
-        f"  held back: nights: {number} workloads would go idle for the first time, limit {3 * hour.idle}; "
-        f"to allow: set `limits: {{workloads: {math.ceil(1.1 * number)}}}` in policies/all.yaml:4"
-    ]
-
-
-def test_what_is_known_sleeps_although_a_mistake_is_held_back(hour):
-    played = hour.simulation(["dev-*"])
-    evening = next(step for step in played.play(FRIDAY_NOON, FRIDAY_NOON + timedelta(days=1)) if idled(step))
-    left = Opened({name: Backend(name, cluster=cluster) for name, cluster in played.clusters.items()})
-    later = hour.simulation(["*"], left).play(
-        evening.at + timedelta(hours=1), FRIDAY_NOON + timedelta(days=3, hours=10)
-    )
-    steps = list(later)
-    assert {step.at.isoformat()[:13]: idled(step) for step in steps if idled(step)} == {"2026-11-23T20": set(DEV)}
-    assert {cluster for step in steps for cluster in held(step)} == set(OTHERS)
 
 
 @pytest.fixture

@@ -89,16 +89,6 @@ def test_names_are_no_markup() -> None:
     assert "http" not in page.replace("http://evil", "")
 
 
-def test_the_verb(quickstart: Folder) -> None:
-    before = {path: path.read_bytes() for path in quickstart.path.rglob("*") if path.is_file()}
-    said = quickstart.call("forecast", "--snapshot", "snapshot", "--now", NIGHT, "--days", "3")
-    assert (said.code, said.err) == (0, "")
-    assert said.out.startswith(
-        "Forecast for Fleet quickstart, 3 days from Fri 2026-11-20 16:00, times in Europe/Paris\n"
-    )
-    assert {path: path.read_bytes() for path in quickstart.path.rglob("*") if path.is_file()} == before
-
-
 @pytest.mark.parametrize(
     ("flags", "says"),
     [

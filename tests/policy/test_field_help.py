@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import UsageError
-from reconciler.policy.field_help import Field, explain_field, fields
+from reconciler.policy.field_help import explain_field, fields
 from reconciler.policy.schemas import load_schema
 
 KINDS = (
@@ -16,14 +16,6 @@ KINDS = (
     *("PolicyTest", "Plan", "Report", "Change"),
 )
 
-FLOOR = """\
-KIND:     IdlingPolicy
-FIELD:    spec.idleReplicas <integer>
-DEFAULT:  0
-
-DESCRIPTION:
-    idleReplicas is the number of replicas of an idle workload.
-"""
 MODE = """\
 KIND:     DownscalePolicy
 FIELD:    spec.mode <string>
@@ -58,28 +50,14 @@ FIELDS:
     above <number>             above is the greatest value that does not wake.
     window <string>            window is the range that replaces {{ window }} in the query.
 """
-FLEET = """\
-KIND:     Fleet
-
-DESCRIPTION:
-    A Fleet lists the clusters and limits what one run may change. There is exactly one Fleet.
-
-FIELDS:
-    apiVersion <string> -required-  apiVersion is the version of the schema that this document follows.
-    kind <string> -required-        kind is the kind of this document.
-    metadata <object> -required-    metadata names the policy.
-    spec <object> -required-        spec defines the clusters and the limits.
-"""
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        pytest.param("IdlingPolicy.spec.idleReplicas", FLOOR, id="a number"),
         pytest.param("DownscalePolicy.spec.mode", MODE, id="one of several words"),
         pytest.param("FederatedReplicaSet.spec.preferences.clusters", CLUSTERS, id="a map"),
         pytest.param("IdlingPolicy.spec.wakeWhen.metric", METRIC, id="fields, through a list"),
-        pytest.param("Fleet", FLEET, id="a kind"),
     ],
 )
 def test_a_field_is_explained(path, expected):
@@ -173,32 +151,6 @@ def every_way(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0
             yield from ((name, *rest) for rest in every_way(part, root, depth + 1))
     if isinstance(schema.get("items"), dict):
         yield from every_way(schema["items"], root, depth)
-
-
-PRIORITY = Field(
-    path="spec.priority",
-    type="integer",
-    default="0",
-    description="priority decides which of two policies applies to a workload that both select: the one with the "
-    "higher priority. If both are equal, the workload is not newly idled, and an idle one wakes as soon as one of the "
-    "two says so.",
-)
-OPERATOR = Field(
-    path="spec.selector.clusters.matchExpressions.operator",
-    type="string",
-    default=None,
-    description="operator is the relation of the label's value to values.",
-    values=("In", "NotIn", "Exists", "DoesNotExist"),
-    required=True,
-)
-
-
-def test_all_fields_of_a_kind_are_listed_with_what_is_said_of_each():
-    rows = {row.path: row for row in fields("idlingpolicy")}
-    assert rows["spec.priority"] == PRIORITY
-    assert rows[OPERATOR.path] == OPERATOR
-    assert rows["kind"].values == ("IdlingPolicy",)
-    assert {row.path: row.type for row in fields("FederatedReplicaSet")}["spec.preferences.clusters.*.weight"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

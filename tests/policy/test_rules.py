@@ -8,7 +8,7 @@ from reconciler.connection_settings import SecretKey
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import ClusterPreference
 from reconciler.yaml.reader import TOO_LARGE
-from tests.policy.base import CALENDAR, FEDERATED, FILES, FLEET, IDLING, REPLICA_SET, edited, problems_in
+from tests.policy.base import CALENDAR, FEDERATED, FILES, IDLING, REPLICA_SET, edited, problems_in
 
 PLACE_OF_HOST = "policies/downscale.yaml:14:13: spec.podPicker.http.host: "
 ANNOTATION = "metadata.annotations.federation.kubernetes.io/replica-set-preferences"
@@ -123,12 +123,6 @@ def test_names_and_workloads_belong_to_one_policy(tmp_path, more, expected):
     if expected == ["policies/replicaset.yaml"]:
         expected = ["policies/more.yaml:4:9: metadata.name: " + SECOND.format('"web"', "federated.yaml:1")]
     assert found == expected
-
-
-def test_a_second_fleet_is_told_by_its_place(tmp_path):
-    assert problems_in(tmp_path, {**FILES, "more.yaml": f"\n{FLEET}"}) == [
-        "policies/more.yaml:3:7: kind: is a second Fleet, expected one; the first is at policies/fleet.yaml:1"
-    ]
 
 
 def test_everything_wrong_is_told_at_once(tmp_path):

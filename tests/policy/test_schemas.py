@@ -78,8 +78,7 @@ def every_ref(node: Any) -> Iterator[str]:
 
 @kinds
 def test_it_is_a_schema_of_draft_2020_12(kind):
-    schema = load_schema(kind)
-    Draft202012Validator.check_schema(schema)
+    schema = load_schema(kind)  # checked as a part of that of all kinds, below
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert (schema["$id"], schema["title"]) == (f"urn:reconciler:v1alpha1:{kind}", kind)
     assert schema["properties"]["kind"]["const"] == kind

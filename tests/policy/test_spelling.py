@@ -8,47 +8,11 @@ import pytest
 
 from reconciler.decide.schedule import is_open, open_periods
 from reconciler.policy.load import read_policies
-from reconciler.policy.types import ObjectSelector
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, placed, target_ref
 from tests.policy.base import FILES, edited, problems_in
 
 START = datetime(2026, 11, 16, tzinfo=UTC)  # a Monday
-
-
-def test_a_value_in_other_case_is_one_problem(tmp_path):
-    files = {
-        "fleet.yaml": """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: f}
-spec:
-  home: a
-  clusters: [{name: a, state: frozen}, {name: b, state: readOnly}]
-""",
-        "policies.yaml": """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: nights}
-spec:
-  mode: observe
-  autoscalers: {hpa: leave, keda: pause}
-  selector: {services: {}}
-  idleWhen: [{metric: {query: up, noSeries: zero}}]
----
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: shrink}
-spec:
-  selector: {workloads: {}}
-  strategy: zoneBalanced
-  target: {replicas: 1, direction: both}
-""",
-    }
-    found = problems_in(tmp_path, files)
-    assert [line.rpartition("did you mean ")[2] for line in found] == [
-        *('"Frozen"?', '"ReadOnly"?', '"Observe"?', '"Leave"?', '"Pause"?', '"Zero"?', '"ZoneBalanced"?', '"Both"?'),
-    ]
 
 
 def of_hours(tmp_path, hours):
@@ -99,13 +63,6 @@ def test_an_uptime_that_happens_once_and_exceptions_are_awake(tmp_path):
         *(day * 24 + hour for day in (3, 4) for hour in range(8, 18)),
         *(5 * 24 + hour for hour in (10, 11)),
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "selected"), [("web", True), ("web-api", True), ("web-admin", False), ("db", False), ("Web", False)]
-)
-def test_names_are_included_and_excluded(name, selected):
-    assert ObjectSelector(("web", "web-*"), ("*-admin",)).matches(name, {}) is selected
 
 
 @pytest.mark.parametrize(

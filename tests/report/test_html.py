@@ -58,10 +58,6 @@ def test_the_page_says_what_the_text_says():
     assert "1 metadata update" in shown
 
 
-def test_no_changes():
-    assert "No changes. The clusters match the policies." in page_of_html(render_html(a_plan())).text
-
-
 def test_light_and_dark_without_anything_from_elsewhere():
     html = render_html(a_plan(an_idle()))
     assert "prefers-color-scheme: dark" in html
@@ -103,9 +99,3 @@ def test_the_distribution_of_a_federated_replica_set():
     ]
     assert (nothing, percent(0, nothing)) == (0, 0.0)
     assert "1 federated ReplicaSet this plan leaves alone" in page_of_html(render_html(plan)).text
-
-
-def test_what_stays_as_it_is_is_folded_away():
-    rows = (PlacementRow("a", 2, 2, 2, 2),)
-    html = render_html(a_plan(placements=(PlacementView("shop/web", 2, rows),)))
-    assert "1 federated ReplicaSet this plan leaves alone" in page_of_html(html).text

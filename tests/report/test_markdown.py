@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.decide.decisions import Cause, HeldBack, Notice, PlacementRow, PlacementView, Undecided
 from reconciler.redaction import remember
 from reconciler.report.markdown import LONGEST_TEXT, MOST_ROWS, code, fence, joined, prose, render_markdown, table
@@ -130,22 +129,6 @@ def test_a_plan():
         "\n"
         f"{ORIGIN}, policies at <code>3f2c1ab</code>.</sub>\n"
     )
-
-
-def test_an_apply_puts_what_went_wrong_first():
-    plan = a_plan(a_scale(6, 2), a_scale(3, 2, "db"))
-    ids = {action.ref.name: action.id for action in plan.actions}
-    outcomes = (
-        Outcome(ids["web"], OutcomeStatus.APPLIED),
-        Outcome(ids["db"], OutcomeStatus.FAILED, "denied by @policy"),
-    )
-    lines = render_markdown(plan, outcomes).splitlines()
-    assert lines[0] == "## Apply to Fleet `production` (live, Fri 2026-11-20 15:41, times in UTC)"
-    assert [line for line in lines if line.startswith("  ")] == [
-        "  ~ eu-west/shop/Deployment/db  replicas  3 -> 2  scale down  weight 1 of 4, max 2",
-        "      failed: denied by @policy",
-        "  ~ eu-west/shop/Deployment/web  replicas  6 -> 2  scale down  weight 1 of 4, max 2",
-    ]
 
 
 def test_what_is_told_beside_the_changes():

@@ -135,15 +135,6 @@ def test_moves_are_pairs():
     ]
 
 
-def test_a_placement_that_moves_nothing_says_what_is_desired_where():
-    rows = (a_row("eu-west", 4, 4), a_row("us-east", 3, 2), a_row("ap-south", 0, 0), a_row("north", None, None))
-    plan = a_plan(a_scale(3, 2, cluster="us-east"), placements=(PlacementView("shop/web", 6, rows),))
-    assert text_of(plan).splitlines()[2:4] == [
-        "FederatedReplicaSet shop/web (policies/shop.yaml:9): desired 6: eu-west 4, us-east 2",
-        "  ~ us-east/shop/Deployment/web  replicas  3 -> 2  scale down  weight 1 of 4, max 2",
-    ]
-
-
 def test_what_moves_in_later_runs_is_said_unless_a_line_says_it():
     later = (reason(Code.DRAINING), reason(Code.MOVES_LATER, replicas=3))
     rows = (a_row("eu-west", 3, 6), a_row("us-east", 3, 0, asked=3, reasons=later))
@@ -257,20 +248,6 @@ def test_what_takes_most_away_comes_first_and_a_policy_stays_together():
 
 
 WHY = "idle-dev: 7 workloads would go idle for the first time, limit 3; to allow: add `limits: {workloads: 8}` to a:4"
-
-
-def test_held_back_says_what_is_too_much_and_how_to_let_it_through():
-    held = HeldBack("idle-dev", WHY, tuple(an_idle(f"api-{n}") for n in range(7)))
-    plan = a_plan(held_back=(held,), limits=())
-    assert text_of(plan).splitlines()[2:] == [
-        "Held back: 7 changes",
-        f"  {WHY}",
-        "    dev-a 7 (-v lists them)",
-        "",
-        f"{ZERO}; 7 held back.",
-        "Replicas: no change.",
-    ]
-    assert "    ~ eu-west/dev-a/Deployment/api-6  replicas  3 -> 0  idle\n" in text_of(plan, verbose=True)
 
 
 def test_everything_beside_the_changes_has_a_block():
