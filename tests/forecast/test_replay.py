@@ -87,7 +87,7 @@ def played(count: int, days: int, namespaces: int, seed: object) -> tuple[Foreca
 @pytest.mark.parametrize("seed", range(share_of(3)))
 def test_a_replay_is_what_a_cron_would_have_done(seed: int) -> None:
     """Every step of every workload is the same, and so are wakes and the number of those that waited."""
-    found, played_by, made, end = played(8, share_of(12), 2, seed)
+    found, played_by, made, end = played(8, share_of(15), 2, seed)
     past = cron(played_by, made, end)
     assert {f"{one.ref.namespace}/{one.ref.name}": list(one.steps) for one in found.timelines} == past.steps
     number, seconds, wakes = past.waiting(end)

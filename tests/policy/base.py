@@ -8,128 +8,15 @@ from reconciler.errors import PolicyError
 from reconciler.policy.load import check_policies
 from tests.pipeline.calls import inside
 
-FLEET = """\
-apiVersion: reconciler/v1alpha1
-kind: Fleet
-metadata: {name: production}
-spec:
-  home: eu-west
-  clusters:
-    - name: eu-west
-      labels: {region: eu}
-    - name: us-east
-      labels: {region: us}
-      prometheus: {url: "https://prometheus.us.example:9090"}
-  limits:
-    default: {perCluster: {share: 25%, atLeast: 3}}
-"""
-IDLING = """\
-apiVersion: reconciler/v1alpha1
-kind: IdlingPolicy
-metadata: {name: idle-dev}
-spec:
-  mode: Enforce
-  selector:
-    clusters: {include: [eu-west]}
-    namespaces: {include: ["dev-*"]}
-    services: {matchLabels: {tier: web}}
-  idleWhen:
-    - metric:
-        query: 'sum by (namespace, service) (increase(requests[{{ window }}]))'
-        atMost: 0
-        window: 30m
-    - schedule:
-        calendar: nights
-  minAge: 1h
-  idleReplicas: 0
-  wakeOrder: {group: shop, tier: 10}
-"""
-CALENDAR = """\
-apiVersion: reconciler/v1alpha1
-kind: Calendar
-metadata: {name: nights}
-spec:
-  timeZone: Europe/Paris
-  downtime: ["Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"]
-  exceptions: [{from: "2026-12-01T00:00", to: "2026-12-04T00:00"}]
-"""
-FEDERATED = """\
-apiVersion: reconciler/v1alpha1
-kind: FederatedReplicaSet
-metadata: {name: web, namespace: shop}
-spec:
-  replicas: 50
-  preferences:
-    rebalance: true
-    clusters:
-      "*": {weight: 1}
-      us-east: {minReplicas: 0, maxReplicas: 20, weight: 1}
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers:
-        - {name: web, image: "registry.example/web:1"}
-"""
-REPLICA_SET = """\
-apiVersion: apps/v1
-kind: ReplicaSet
-metadata:
-  name: cache
-  namespace: shop
-  annotations:
-    federation.kubernetes.io/replica-set-preferences: |
-      {"rebalance": true, "clusters": {"eu-west": {"Weight": 2}, "*": {"weight": 1}}}
-spec:
-  replicas: 6
-  selector: {matchLabels: {app: cache}}
-  template:
-    metadata: {labels: {app: cache}}
-    spec: {containers: [{name: cache, image: "registry.example/cache:1"}]}
-"""
-DOWNSCALE = """\
-apiVersion: reconciler/v1alpha1
-kind: DownscalePolicy
-metadata: {name: workers}
-spec:
-  selector:
-    namespaces: {include: [airflow]}
-    workloads: {kinds: [Deployment], matchLabels: {app: worker}}
-  target:
-    query: 'ceil(sum(airflow_running_tasks) / 8)'
-    min: 2
-    max: 40
-  podPicker:
-    http:
-      host: picker.airflow.svc
-      path: /downscale-pod-picker
-      httpHeaders:
-        - name: authentication
-          valueFrom: {secretKeyRef: {name: my-secret, key: token}}
-    maxRetries: 3
-"""
-DEPLOYMENT = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: sorter, namespace: sorting}
-spec:
-  replicas: 3
-  selector: {matchLabels: {app: sorter}}
-  template:
-    metadata: {labels: {app: sorter}}
-    spec: {containers: [{name: sorter, image: "registry.example/sorter:1"}]}
-  downscalePodPicker:
-    http: {host: sorter.sorting.svc, path: /downscale-pod-picker}
-"""
-FILES = {
-    "fleet.yaml": FLEET,
-    "idling.yaml": IDLING,
-    "calendar.yaml": CALENDAR,
-    "federated.yaml": FEDERATED,
-    "replicaset.yaml": REPLICA_SET,
-    "downscale.yaml": DOWNSCALE,
-}
-OF_ALL_KINDS = {**FILES, "deployment.yaml": DEPLOYMENT}
+HERE = Path(__file__).parent
+OF_ALL_KINDS = {file.name: file.read_text() for file in sorted((HERE / "valid").iterdir())}
+DEPLOYMENT = OF_ALL_KINDS["deployment.yaml"]
+FILES = {name: text for name, text in OF_ALL_KINDS.items() if name != "deployment.yaml"}
+FLEET, IDLING, CALENDAR, FEDERATED, REPLICA_SET = (
+    FILES[f"{name}.yaml"] for name in ("fleet", "idling", "calendar", "federated", "replicaset")
+)
+SAMPLES = {file.name: file.read_text() for file in sorted((HERE / "samples").iterdir())}
+"""Policies as the documentation of the policy language has them; what is written is mostly the default."""
 
 
 def edited(file: str, old: str, new: str) -> dict[str, str]:

@@ -19,8 +19,7 @@ from reconciler.policy.kinds.fields import Share, parse_duration, scalar_of, sca
 from reconciler.policy.load import read_policies
 from reconciler.policy.schemas import load_schema
 from reconciler.policy.types import Place
-from tests.policy.base import FILES
-from tests.policy.samples import SAMPLES
+from tests.policy.base import FILES, SAMPLES
 
 
 def written(folder: Path, files: dict[str, str]) -> Path:

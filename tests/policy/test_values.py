@@ -35,8 +35,7 @@ from reconciler.policy.types import (
 )
 from tests.builders import a_picker
 from tests.pipeline.calls import inside
-from tests.policy.base import FILES, FLEET, edited, warnings
-from tests.policy.samples import SAMPLES
+from tests.policy.base import FILES, FLEET, SAMPLES, edited, warnings
 
 
 def read(folder: Path, files: dict[str, str]) -> PolicySet:
