@@ -1,9 +1,10 @@
-"""Markdown and HTML as a reader sees them: their cells, texts and tags."""
+"""Markdown and HTML as a reader sees them: their cells, texts and tags; and texts word by word, in `golden`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 
 from markdown_it import MarkdownIt
 
@@ -53,3 +54,8 @@ def page_of_markdown(text: str) -> Page:
 
 def reads(text: str) -> str:
     return " ".join(text.split())
+
+
+def golden(name: str) -> str:
+    """Return the text that is expected word by word."""
+    return (Path(__file__).parent / "golden" / name).read_text()

@@ -31,11 +31,11 @@ from reconciler.report.markdown import render_markdown
 from reconciler.report.text import Style, render_text, wrapped
 from tests.builders import NOW, a_forecast, a_limit_use, a_ref, said
 from tests.plans import IDLE_DEV, a_create, a_plan, a_record, a_scale, a_wake, an_idle, decision_of
+from tests.report.rendered import golden
 
 REQUESTS = reason(Code.METRIC_IDLE, value=0.0, atMost=0.0, window="30m", name="requests")
 UNKNOWN = reason(Code.METRIC_UNKNOWN, name="requests", window="30m")
 HEADING = "Plan for Fleet production (live, Fri 2026-11-20 15:41, times in UTC)"
-LIMITS = "Limits: 1 workload in all clusters, limit 45; 7 replicas in all clusters, limit 300."
 
 
 def text_of(plan, outcomes=None, **fields) -> str:
@@ -89,25 +89,7 @@ def test_a_plan_is_a_diff_grouped_by_policy():
         places={"IdlingPolicy idle-dev": "policies/dev.yaml:4"},
         time_zones=("Europe/Berlin",),
     )
-    assert text_of(plan) == (
-        "Plan for Fleet production (live, Fri 2026-11-20 16:41, times in Europe/Berlin)\n"
-        "\n"
-        "IdlingPolicy idle-dev (policies/dev.yaml:4): nights until Sat 2026-11-21 07:00\n"
-        "  ~ eu-west/dev-a/Deployment/api      replicas  3 -> 0         idle  requests 0, idle at <= 0 (30m)\n"
-        "  ~ eu-west/dev-b/CronJob/tick        suspend   false -> true  idle\n"
-        "  ~ us-east/dev-a/Deployment/reports  replicas  0 -> 3         wake  requested 2m ago\n"
-        "\n"
-        "DownscalePolicy workers (policies/d.yaml:2): target 4\n"
-        "  ~ eu-west/shop/Deployment/worker  replicas  7 -> 4  scale down\n"
-        "      deletes worker-0, worker-1, worker-2 (certain)\n"
-        "\n"
-        "Undecided: 1 object, unchanged\n"
-        "  ? eu-west/x/Service/y  requests: no series (policies/dev.yaml:4)\n"
-        "\n"
-        "Plan: 0 to create, 4 to change (2 idle, 1 wake, 1 scale down), 0 to delete; 1 undecided.\n"
-        "Replicas: 9 fewer (eu-west), 3 more (us-east). 1 metadata update (-v).\n"
-        f"{LIMITS}\n"
-    )
+    assert text_of(plan) == golden("plan.txt")
 
 
 def a_row(cluster: str, current: int | None, wanted: int | None, **fields) -> PlacementRow:
@@ -265,52 +247,14 @@ def test_everything_beside_the_changes_has_a_block():
             Notice("exclusion", "", "3 Services are excluded"),
         ),
     )
-    assert text_of(plan) == (
-        f"{HEADING}\n"
-        "\n"
-        "Undecided: 2 objects, unchanged\n"
-        "  ? eu-west/x/Service/b   no answer (idle-dev)\n"
-        "  ? eu-west/x/Service/cc  no answer\n"
-        "\n"
-        "Observed only: 1 change, never applied (mode: Observe)\n"
-        "  IdlingPolicy idle-dev (policies/dev.yaml:4): 0 requests in 30m\n"
-        "    ~ eu-west/dev-a/Deployment/seen  replicas  3 -> 0  idle\n"
-        "\n"
-        "Unknown: 1 cluster (us-west), 1 list or query, unchanged\n"
-        "  ? us-west                       no route to host\n"
-        "  ? us-east/query of idle-dev: x  timeout\n"
-        "\n"
-        "Warnings: 1\n"
-        "  east/a/Deployment/d  argocd scaled it back twice (idle-dev)\n"
-        "\n"
-        "Overridden: 1 object\n"
-        "  east/shop/Deployment/web  workers: 3 replicas, overridden by idle-dev (idling first)\n"
-        "\n"
-        "Notices: 3\n"
-        "  east/a/Service/e  was idled by Fleet staging\n"
-        "  3 Services are excluded\n"
-        "  2 objects left to autoscalers (idle-dev); -v lists them\n"
-        "\n"
-        f"{ZERO}; 2 undecided, 2 unknown.\n"
-        "Replicas: no change.\n"
-    )
+    assert text_of(plan) == golden("beside-the-changes.txt")
     assert "east/a/Deployment/c  HorizontalPodAutoscaler/c controls it (idle-dev)" in text_of(plan, verbose=True)
     assert "2 objects left to autoscalers (idle-dev); the JSON form has them all" in render_markdown(plan)
 
 
 def test_a_summary_has_headings_with_counts():
     plan = a_plan(*(an_idle(f"api-{n}") for n in range(600)), a_wake("w"), a_record(), undecided=(undecided("y"),))
-    assert text_of(plan, summary=True) == (
-        f"{HEADING}\n"
-        "\n"
-        "IdlingPolicy idle-dev (policies/dev.yaml:4): 600 idle, 1 wake, 1 metadata update; 0 requests in 30m\n"
-        "\n"
-        "Undecided: 1 object, unchanged\n"
-        "\n"
-        "Plan: 0 to create, 601 to change (600 idle, 1 wake), 0 to delete; 1 undecided.\n"
-        "Replicas: 1800 fewer (eu-west), 3 more (eu-west). 1 metadata update (-v).\n"
-        f"{LIMITS}\n"
-    )
+    assert text_of(plan, summary=True) == golden("summary.txt")
 
 
 def test_in_a_summary_what_did_not_go_as_planned_says_why():
@@ -584,33 +528,7 @@ def test_an_apply_has_the_same_lines_and_what_did_not_go_as_planned():
         Outcome(ids["dbDeployment"], OutcomeStatus.STALE, "replicas are 10, expected 9; plan again"),
         Outcome(ids["fineDeployment"], OutcomeStatus.APPLIED),
     )
-    assert text_of(plan, outcomes) == (
-        "Apply to Fleet production (live, Fri 2026-11-20 15:41, times in UTC)\n"
-        "\n"
-        "IdlingPolicy idle-dev (policies/dev.yaml:4): 0 requests in 30m\n"
-        "  ~ eu-west/dev-a/Deployment/api   replicas  3 -> 0  idle\n"
-        '      failed: admission webhook "x" said no\n'
-        "  ~ eu-west/dev-a/Service/api      record idling.kubernetes.io/idled-at\n"
-        "      skipped: change 1 was not applied\n"
-        "  ~ eu-west/dev-a/Deployment/fine  replicas  3 -> 0  idle\n"
-        "\n"
-        "FederatedReplicaSet shop/web (policies/shop.yaml:9)\n"
-        "  ~ eu-west/shop/Deployment/web  replicas  6 -> 2  scale down  weight 1 of 4, max 2\n"
-        "      applied\n"
-        "      deleted 3 of 4 chosen pods, 1 still there, 1 other pod deleted instead\n"
-        "\n"
-        "FederatedReplicaSet shop/db (policies/shop.yaml:9)\n"
-        "  ~ eu-west/shop/Deployment/db  replicas  9 -> 8  scale down  weight 1 of 4, max 2\n"
-        "      stale: replicas are 10, expected 9; plan again\n"
-        "\n"
-        "FederatedReplicaSet shop/up (policies/shop.yaml:9)\n"
-        "  ~ eu-west/shop/Deployment/up  replicas  2 -> 4  scale up  weight 1 of 4, max 2\n"
-        "      not approved\n"
-        "\n"
-        "Applied: 2 of 5 changes (1 idle, 1 scale down), 0 of 1 metadata update; "
-        "1 stale, 1 failed, 1 skipped, 1 not approved.\n"
-        "Replicas: 7 fewer (eu-west).\n"
-    )
+    assert text_of(plan, outcomes) == golden("apply.txt")
 
 
 def test_colour_adds_nothing_but_colour():

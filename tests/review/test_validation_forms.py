@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 from reconciler.errors import Problem
@@ -87,66 +88,7 @@ def test_a_folder_that_is_not_there_is_a_problem_too(quickstart, form):
     assert "does not exist" in said.out
 
 
-def closed(required: str, properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": required.split(),
-        "properties": properties,
-        "additionalProperties": False,
-    }
-
-
-def many(items: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items, **more}
-
-
-TEXT = {"type": "string", "minLength": 1}
-POSITIVE = {"type": "integer", "minimum": 1}
-URI_REFERENCE = {"type": "string", "pattern": r"^(?!//)([A-Za-z0-9._~!$&'()*+,;=@/-]|%[0-9A-F]{2})+$"}
-MESSAGE = closed("text", {"text": TEXT})
-LEVEL = {"enum": ["none", "note", "warning", "error"]}
-RULE = closed(
-    "id shortDescription fullDescription help",
-    {
-        "id": TEXT,
-        **dict.fromkeys(("shortDescription", "fullDescription", "help"), MESSAGE),
-        "defaultConfiguration": closed("", {"level": LEVEL}),
-    },
-)
-VERSION = {"type": "string", "pattern": r"^\d+\.\d+\.\d+"}
-DRIVER = closed("name rules", {"name": TEXT, "semanticVersion": VERSION, "rules": many(RULE, uniqueItems=True)})
-PHYSICAL = {
-    "artifactLocation": closed("uri", {"uri": URI_REFERENCE}),
-    "region": closed("startLine", {"startLine": POSITIVE, "startColumn": POSITIVE}),
-}
-LOCATION = closed("physicalLocation", {"physicalLocation": closed("artifactLocation region", PHYSICAL)})
-RESULT = closed(
-    "ruleId message locations partialFingerprints",
-    {
-        "ruleId": TEXT,
-        "level": LEVEL,
-        "message": MESSAGE,
-        "locations": many(LOCATION, minItems=1),
-        "partialFingerprints": {"type": "object", "additionalProperties": TEXT},
-    },
-)
-RUN = closed(
-    "tool results",
-    {
-        "tool": closed("driver", {"driver": DRIVER}),
-        "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-        "results": many(RESULT),
-    },
-)
-SCHEMA = {"type": "string", "pattern": "^https://"}
-LOG = closed("version runs", {"$schema": SCHEMA, "version": {"const": "2.1.0"}, "runs": many(RUN)})
-"""What we use of SARIF, closed as the standard's objects are; required is what the standard or code scanning requires.
-
-Sources: oasis-tcs/sarif-spec sarif-2.1/schema/sarif-schema-2.1.0.json, sarifLog, run, tool, toolComponent,
-reportingDescriptor, reportingConfiguration, result, message, location, physicalLocation, artifactLocation, region;
-GitHub documentation, "SARIF support for code scanning".
-"""
-
+SARIF = Draft202012Validator(yaml.safe_load(Path(__file__).with_name("sarif.yaml").read_text()))
 ODD_PROBLEMS = [
     Problem("policies/a.yaml", 1, 1, "", "is empty"),
     Problem("./policies/../b c:ö,%.yaml", 3, 7, "spec.x", "is \x1b[2J"),
@@ -162,7 +104,7 @@ def test_a_log_is_valid_sarif_whatever_a_problem_says(problem, level):
     text = sarif([(level, problem), (level, problem)], "0.1.0")
     text.encode()
     log = json.loads(text)
-    assert [error.message for error in Draft202012Validator(LOG).iter_errors(log)] == []
+    assert [error.message for error in SARIF.iter_errors(log)] == []
     assert len(log["runs"][0]["results"]) == 2
 
 
