@@ -87,7 +87,7 @@ def played(count: int, days: int, namespaces: int, seed: object) -> tuple[Foreca
 @pytest.mark.parametrize("seed", range(share_of(3)))
 def test_a_replay_is_what_a_cron_would_have_done(seed: int) -> None:
     """Every step of every workload is the same, and so are wakes and the number of those that waited."""
-    found, played_by, made, end = played(8, share_of(15), 2, seed)
+    found, played_by, made, end = played(8, 7, 2, seed)
     past = cron(played_by, made, end)
     assert {f"{one.ref.namespace}/{one.ref.name}": list(one.steps) for one in found.timelines} == past.steps
     number, seconds, wakes = past.waiting(end)
@@ -119,7 +119,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.laws
 def test_each_step_is_that_of_a_cron_whatever_the_policies_say() -> None:
-    end = START + timedelta(days=share_of(6))
+    end = START + timedelta(days=3)
     names = [f"{name}-{n % 2}" for name in VARIANTS for n in range(1 + share_of(3))]
     made = [
         calls(name, f"app-{n}", SHAPES[n % len(SHAPES)], START - WINDOW, end, "any") for n, name in enumerate(names)
@@ -134,7 +134,7 @@ def test_each_step_is_that_of_a_cron_whatever_the_policies_say() -> None:
     found = replayed(policies, opened_of(made), QueryHistory(START, STEP, count, answers), end - START)
     assert {f"{one.ref.namespace}/{one.ref.name}": list(one.steps) for one in found.timelines} == past.steps
     for name in VARIANTS:
-        assert sum(len(steps) for workload, steps in past.steps.items() if workload.startswith(name)) > 4, name
+        assert sum(len(steps) for workload, steps in past.steps.items() if workload.startswith(name)) > 7, name
 
 
 def test_runs_without_a_change_are_not_played() -> None:
