@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -33,9 +33,6 @@ from reconciler.report.times import ReasonWords
 from reconciler.world import World
 
 _LONGEST_REASON = 500
-
-FreezesChange = Callable[[tuple[Freeze, ...]], tuple[Freeze, ...]]
-"""What becomes of the freezes that one ConfigMap holds."""
 
 
 def _words(freeze: Freeze, records: _FreezeRecords, over: str = "") -> str:
@@ -100,13 +97,7 @@ def freeze_command(options: _FreezeOptions) -> int:
     records = _FreezeRecords.of(options)
     reason, by = " ".join(options.reason.split()), options.by or user_of_this_machine()
     freeze = Freeze(records.cluster, records.namespace, records.now + options.length, reason, by)
-    replaced: dict[Freeze, None] = {}
-
-    def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
-        replaced.update(dict.fromkeys(other for other in freezes if records.is_of(other)))
-        return (*(other for other in freezes if other not in replaced), freeze)
-
-    written, failures = records.written(change)
+    written, failures, replaced, _ = records.written(records.is_of, (freeze,))
     say_each("notice", (f"{_words(other, records, 'was ')}; this one takes its place" for other in replaced))
     if written or options.output != "text":  # else nothing is frozen
         show(FORMATS[options.output](freeze, written, records), options.output)
@@ -139,20 +130,29 @@ class _FreezeRecords(Struct, frozen=True):
         world = options.world(fleet)
         return cls(fleet, world, options.now, *_named(options.subject, fleet, world))
 
-    def written(self, change: FreezesChange) -> tuple[list[str], list[str]]:
-        """Return the clusters whose ConfigMap was changed, or says that already, and what went wrong on others.
+    def written(
+        self, ends: Callable[[Freeze], bool], begun: tuple[Freeze, ...] = ()
+    ) -> tuple[list[str], list[str], Mapping[Freeze, None], Mapping[Freeze, None]]:
+        """Put `begun` beside the freezes that go on; return the clusters whose ConfigMap was changed, or says that
+        already, what went wrong on others, which freezes end, and which go on.
 
-        Freezes that are over go. What cannot be read stays, unless the change ends it.
+        Those whose time is over are neither. What cannot be read goes on, unless it ends, and is not written over.
         """
         done: list[str] = []
         failures: list[str] = []
+        ended: dict[Freeze, None] = {}
+        left: dict[Freeze, None] = {}
         for cluster in self.fleet.clusters:
             if self.cluster not in ("", cluster.name) and cluster.name != self.fleet.home:
                 continue
             try:
                 store = ConfigMapStore(self.world.access(cluster.name).cluster, self.fleet.namespace, CONFIG_MAP)
                 found = store.read(KEY)
-                after = change(freezes_in_force({KEY: found or ""}, self.now))
+                known = freezes_in_force({KEY: found or ""}, self.now)
+                kept = tuple(freeze for freeze in known if not ends(freeze))
+                ended |= dict.fromkeys(filter(ends, known))
+                left |= dict.fromkeys(kept)
+                after = (*kept, *begun)
                 unread = [freeze.reason for freeze in after if freeze.until is None]
                 if unread:
                     raise AnnotationError(f"{unread[0]}; unfreeze --all ends whatever it says")
@@ -161,7 +161,7 @@ class _FreezeRecords(Struct, frozen=True):
                 done.append(cluster.name)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are written all the same
                 failures.append(reason_on(cluster.name, error))
-        return done, failures
+        return done, failures, ended, left
 
 
 def _named(text: str | None, fleet: Fleet, world: World) -> tuple[str, str]:
@@ -220,15 +220,7 @@ def unfreeze_command(options: _UnfreezeOptions) -> int:
     if everything and subject is not None:
         raise UsageError(f"--all: stands beside {subject}, expected one of the two")
     records = _FreezeRecords.of(options)
-    over: dict[Freeze, None] = {}
-    others: dict[Freeze, None] = {}
-
-    def change(freezes: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
-        for freeze in freezes:
-            (over if everything or records.is_of(freeze) else others)[freeze] = None
-        return tuple(freeze for freeze in freezes if freeze in others)
-
-    written, failures = records.written(change)
+    written, failures, over, others = records.written(lambda freeze: everything or records.is_of(freeze))
     if not over and not failures and not everything:
         frozen = ", ".join(scope_of(freeze, records.fleet) for freeze in others)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
