@@ -113,6 +113,9 @@ def calendar_command(options: _CalendarOptions) -> None:
     show(render_calendars(found, options.now, until))
 
 
+# The snapshot on which days are simulated: those to come, or those of the past with what their queries said.
+
+
 _SAID_BY_HISTORY = {"now": "when the past ends", "tick": "how often a run comes"}
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from reconciler.decide.annotations import format_time
+from reconciler.forecast.idle_periods import PolicyReplay, Replay
 from reconciler.forecast.review import ChangedWorkload, Review, SelectionChange
 from reconciler.forecast.review_report import review_parts
 from reconciler.forecast.savings import Savings, grouped_savings, savings_of
-from reconciler.forecast.text import replay_to_dict
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
 from reconciler.model import ObjectRef, QueryKey
 from reconciler.plan.json import plan_to_dict
@@ -108,6 +108,31 @@ def _wake(wake: Wake) -> dict[str, Any]:
 
 def _query(key: QueryKey) -> dict[str, str]:
     return {"cluster": key.cluster, "policy": key.policy, "query": key.template, "window": key.window}
+
+
+def replay_to_dict(replay: Replay) -> dict[str, Any]:
+    """Return a replay as JSON values; times are in seconds, `requests` null where no query counts them."""
+    return {"policies": [_replayed(one) for one in replay.policies], "notes": list(replay.notes)}
+
+
+def _replayed(policy: PolicyReplay) -> dict[str, Any]:
+    waiting = policy.waiting
+    return {
+        "policy": policy.policy,
+        "idles": policy.idles,
+        "wakesByTraffic": policy.wakes,
+        "thrash": policy.thrash,
+        "unit": policy.unit,
+        "waited": None if waiting is None else round(waiting.requests, 2),
+        "waitedSeconds": None if waiting is None else round(waiting.total.total_seconds(), 1),
+        "longestSeconds": None if waiting is None else round(waiting.longest.total_seconds(), 1),
+        "nights": policy.nights,
+        "wrongNights": [{"night": f"{day}", "objects": list(map(str, refs))} for day, refs in policy.wrong.items()],
+        "idleShareWithoutSeries": round(policy.missing, 4),
+        "startSeconds": [round(policy.starts[0].total_seconds(), 1), round(policy.starts[1].total_seconds(), 1)],
+        "startsMeasured": policy.starts[2],
+        "unknownIn": list(policy.unknown),
+    }
 
 
 def review_to_dict(review: Review) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
 
 from msgspec import Struct
 
@@ -290,6 +289,9 @@ def render_markdown(forecast: Forecast, style: ForecastStyle) -> str:
     )
 
 
+# What a replay says beyond what a forecast does.
+
+
 ALL = "all policies"
 _NAMED = 3
 _MOST_NIGHTS = 5
@@ -395,28 +397,3 @@ def _by_policy(forecast: Forecast) -> Iterator[tuple[str, tuple[str, ...]]]:
         own = by_policy.get(one.policy, Savings()).saved.replicas
         waited = "" if one.waiting is None else f"{_waited(one.waiting, one.unit)} waited"
         yield one.policy, (f"{own:z,.0f} replica-hours saved", *night_words(one), waited or "who called is not known")
-
-
-def replay_to_dict(replay: Replay) -> dict[str, Any]:
-    """Return the same as JSON values; times are in seconds, `requests` null where no query counts them."""
-    return {"policies": [_policy(one) for one in replay.policies], "notes": list(replay.notes)}
-
-
-def _policy(policy: PolicyReplay) -> dict[str, Any]:
-    waiting = policy.waiting
-    return {
-        "policy": policy.policy,
-        "idles": policy.idles,
-        "wakesByTraffic": policy.wakes,
-        "thrash": policy.thrash,
-        "unit": policy.unit,
-        "waited": None if waiting is None else round(waiting.requests, 2),
-        "waitedSeconds": None if waiting is None else round(waiting.total.total_seconds(), 1),
-        "longestSeconds": None if waiting is None else round(waiting.longest.total_seconds(), 1),
-        "nights": policy.nights,
-        "wrongNights": [{"night": f"{day}", "objects": list(map(str, refs))} for day, refs in policy.wrong.items()],
-        "idleShareWithoutSeries": round(policy.missing, 4),
-        "startSeconds": [round(policy.starts[0].total_seconds(), 1), round(policy.starts[1].total_seconds(), 1)],
-        "startsMeasured": policy.starts[2],
-        "unknownIn": list(policy.unknown),
-    }
