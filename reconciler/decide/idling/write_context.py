@@ -74,7 +74,8 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
         """
         key = (make, *[one if type(one) in _BY_VALUE else id(one) for one in of])
         if key not in self._made:
-            self._made[key] = make(*of), of  # which are kept, so that no other value gets the id of one
+            # The values are kept, so that no other one gets the id of one of them; this one would hold itself.
+            self._made[key] = make(*of), tuple(one for one in of if one is not self)
         found: T = self._made[key][0]
         return found
 
