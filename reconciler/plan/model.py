@@ -82,8 +82,8 @@ QUERY_OF = "/query of "
 """What stands in the name of an unknown query between its cluster and its policy."""
 
 
-class _Contents(Struct, frozen=True):
-    """What the file of a plan has of it."""
+class Plan(Struct, frozen=True):
+    """The whole plan, at the end what only its run knows: one that was read from a file has nothing of it."""
 
     made_at: datetime
     run: str
@@ -110,10 +110,7 @@ class _Contents(Struct, frozen=True):
     only_production: tuple[str, ...] = ()  # those that would select production, and nothing else
     kept_up: tuple[KeptUp, ...] = ()
 
-
-class Plan(_Contents, frozen=True):
-    """The whole plan, with what only the run that made it knows: one that was read from a file has nothing of that."""
-
+    # Not in its file:
     explanations: tuple[PolicyExplanation, ...] = ()
     unknown_since: Mapping[str, datetime] = NOTHING  # cluster that did not answer -> since when
     awake: tuple[Awake, ...] = ()  # what woke in the last two days, for the history

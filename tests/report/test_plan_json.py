@@ -54,7 +54,11 @@ def check_round_trip(plan):
 @pytest.mark.parametrize(
     ("value", "document", "others"),
     [
-        (Plan, plan_json.PlanDocument, {"policy_digest", "input_digest", "unanswered", *Plan.__annotations__}),
+        (
+            Plan,
+            plan_json.PlanDocument,
+            {"policy_digest", "input_digest", "unanswered", "explanations", "unknown_since", "awake", "seen", "shard"},
+        ),
         (
             Decision,
             change_json.ChangeDocument,
