@@ -6,11 +6,10 @@ says so here. Data that a server sends are never changed, only the texts that pe
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 import threading
+from binascii import a2b_base64
 
 _IN_ANSWERS = "***"
 _IN_OUTPUTS = "(secret)"
@@ -61,8 +60,8 @@ def remember_authorization(value: str | None) -> None:
     if scheme.lower() != "basic":
         return
     try:
-        login = base64.b64decode(rest, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+        login = a2b_base64(rest, strict_mode=True).decode()
+    except ValueError:  # it is no base64, or no text
         return
     remember(login)
     remember(login.partition(":")[2])

@@ -16,14 +16,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.apply.config_map_store import entry_name
+from reconciler.backends.decode.metadata import Metadata
 from reconciler.backends.decode.mismatches import json_path, mismatches
-from reconciler.backends.decode.objects import model_object, scale_kind_of, shape_of
-from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefinition
+from reconciler.backends.decode.objects import model_object, scale_kind_of, secret_value, shape_of
+from reconciler.backends.decode.shapes import SHAPES, Custom, CustomResourceDefinition, Secret
 from reconciler.backends.decode.values import decoded_json, decoded_value, instant
 from reconciler.backends.protocols import PODS, SERVICES, workloads_of
 from reconciler.backends.snapshot.controllers import with_settled_status
 from reconciler.backends.snapshot.recorded_manifests import definition_of, recorded_manifest
 from reconciler.decide.owners_and_rollouts import in_rollout
+from reconciler.errors import MalformedAnswerError
 from reconciler.model import Workload
 from reconciler.workload_kinds import BY_KIND, SWITCHES, WorkloadKind
 from tests.backends.folders import BUILT_IN
@@ -332,3 +334,9 @@ for step in (threading.Thread.start, threading.Thread.join):
 def test_threads_that_meet_a_type_at_the_same_time_do_not_end_the_process(read):
     ended = subprocess.run([sys.executable, "-c", THREADS.format(read=read)], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("text", ["YQ", "gehört", "/w=="])
+def test_what_is_no_text_in_base64_is_no_value_of_a_secret(text):
+    with pytest.raises(MalformedAnswerError, match="no text in base64, expected one"):
+        secret_value(Secret(metadata=Metadata(name="own"), data={"key": text}), "key", "here")

@@ -222,3 +222,8 @@ def test_a_process_that_goes_on_for_months_knows_the_latest(monkeypatch):
 def test_the_password_of_a_proxy_is_known():
     connections(proxy="http://us:hunter%2021@proxy:3128")
     assert redaction.without_credentials("hunter 21") == "***"
+
+
+def test_what_follows_basic_may_be_no_base64():
+    redaction.remember_authorization("Basic gehört-uns")
+    assert redaction.without_credentials("it was gehört-uns") == "it was ***"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
+from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeVar, cast
@@ -68,8 +67,8 @@ def secret_value(secret: shapes.Secret | None, key: str, where: str) -> str:
     if not secret.data or key not in secret.data:
         raise NotFoundError(f'{where}: has no key "{key}", expected it')
     try:
-        return base64.b64decode(secret.data[key], validate=True).decode().removesuffix("\n")
-    except (binascii.Error, UnicodeDecodeError) as error:
+        return a2b_base64(secret.data[key], strict_mode=True).decode().removesuffix("\n")
+    except ValueError as error:
         raise MalformedAnswerError(f'{where}: the value of "{key}" is no text in base64, expected one') from error
 
 
