@@ -35,7 +35,7 @@ from reconciler.time_limit import TimeLimit
 from reconciler.world import World
 
 if TYPE_CHECKING:  # what only apply needs is imported by it
-    from reconciler.apply.run import OutcomeProgress
+    from reconciler.apply.action_runs import OutcomeProgress
     from reconciler.apply.run_locks import LeftOut, Locks
 
 _ROUNDS = 8
@@ -363,7 +363,7 @@ def apply_wakes_due(fleet: Fleet, world: World, request: RunRequest, control: Co
 
 def carry_out(made: Plan, fleet: Fleet, world: World, control: Control, left_out: Mapping[str, LeftOut]) -> Applied:
     """Carry out the chosen actions of `made`, except on the clusters in `left_out`."""
-    from reconciler.apply.run import ActionRuns
+    from reconciler.apply.action_runs import ActionRuns
     from reconciler.apply.run_records import record_unseen_decreases, remember_refusals
     from reconciler.history.changes import called_by, changes_of
     from reconciler.history.config_maps import record

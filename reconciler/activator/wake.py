@@ -19,9 +19,9 @@ from reconciler.activator.activation_context import ActivatorMetrics
 from reconciler.activator.background import BackgroundTasks, pauses
 from reconciler.activator.objects import NamespacedName
 from reconciler.apply.access import unlocked
+from reconciler.apply.action_runs import ActionRuns
 from reconciler.apply.events import event_manifest, event_write
 from reconciler.apply.outcomes import OutcomeStatus
-from reconciler.apply.run import ActionRuns
 from reconciler.backends.backend import Backend
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.cluster import KubernetesCluster

@@ -1,6 +1,6 @@
 """Which action of a plan may begin now: groups side by side, each in its own order, and each cluster phase by phase.
 
-That what needs an action which was not applied is skipped is decided in `run.py`.
+That what needs an action which was not applied is skipped is decided in `skipped_actions.py`.
 """
 
 from __future__ import annotations

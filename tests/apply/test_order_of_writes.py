@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.apply import parallel_actions
+from reconciler.apply.action_runs import ActionRuns
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.apply.run import ActionRuns
 from reconciler.decide.decisions import Decision, Phase
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.plan.model import Action

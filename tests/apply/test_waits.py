@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.apply.access import Access
+from reconciler.apply.action_runs import ActionRuns
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.apply.run import ActionRuns
 from reconciler.apply.waits import POLL_SECONDS, Tier
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.memory import MemoryCluster

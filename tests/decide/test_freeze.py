@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.apply.freeze_check import BATCH, FreezeCheck
+from reconciler.apply.skipped_actions import BATCH, FreezeCheck
 from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Phase
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_in_force, freezes_text, frozen, read_freezes, scope_of

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 from reconciler.apply.access import Access
+from reconciler.apply.action_runs import ActionRuns
 from reconciler.apply.outcomes import Outcome
-from reconciler.apply.run import ActionRuns
 from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, PodPickerClient
 from reconciler.backends.snapshot.memory import MemoryCluster

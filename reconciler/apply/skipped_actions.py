@@ -1,16 +1,23 @@
-"""Whether a write may still be made on a cluster where somebody may freeze it meanwhile."""
+"""Why an action is not even tried: its cluster may not be written to, what it needs was not applied, or somebody froze
+its cluster meanwhile.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import count
 
 from reconciler.apply.access import Access
+from reconciler.apply.outcomes import Outcome, OutcomeStatus
+from reconciler.apply.run_locks import LeftOut
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.decide.decisions import Decision
 from reconciler.decide.freeze import CONFIG_MAP, freeze_reason, freezes_in_force, unreadable
-from reconciler.errors import NotFoundError, reason_of
+from reconciler.errors import LockLostError, NotFoundError, reason_of
+from reconciler.plan.model import Action
 from reconciler.policy.types import Freeze, Writes
 from reconciler.time_limit import TimeLimit
 
@@ -19,6 +26,45 @@ BATCH = 20
 
 _FREEZE_SECONDS = 5.0
 """And for how long."""
+
+
+class SkippedActions:
+    """Which of `actions` are not even tried; `done` has the outcomes of those that are over, by their ids."""
+
+    def __init__(
+        self,
+        actions: Sequence[Action],
+        accesses: Mapping[str, Access],
+        left_out: Mapping[str, LeftOut],
+        freezes: Mapping[str, FreezeCheck],
+        done: Mapping[int, Outcome],
+    ) -> None:
+        # A group is left out whole where one of its clusters may not be written to.
+        self._barred = {
+            action.decision.group: left_out[action.ref.cluster].of(action.ref.cluster)
+            for action in actions
+            if action.ref.cluster in left_out
+        }
+        self._refs = {action.id: action.ref for action in actions}
+        self._accesses = accesses
+        self._freezes = freezes
+        self._done = done
+
+    def outcome(self, action: Action) -> Outcome | None:
+        """Return the outcome of an action that is skipped, with the reason; None where it is tried."""
+        skipped = partial(Outcome, action.id, OutcomeStatus.SKIPPED)
+        barred = self._barred.get(action.decision.group)
+        if barred is not None:
+            return skipped(barred.why, locked=barred.held)
+        if not self._accesses[action.ref.cluster].lock.held():
+            return skipped(str(LockLostError(action.ref.cluster)))
+        for need in action.needs:
+            before = self._done.get(need)
+            if before is None or before.status is not OutcomeStatus.APPLIED:
+                tenant = "" if before is None else before.tenant
+                return skipped(f"needs {self._refs[need]}, which was not applied", tenant=tenant)
+        frozen = self._freezes[action.ref.cluster].why_not(action.decision)
+        return skipped(frozen) if frozen else None
 
 
 class FreezeCheck:

@@ -1,4 +1,4 @@
-"""Plan and backends -> outcomes. Every action is one write that tests what it rests on."""
+"""The actions of a plan, each carried out, skipped, or put off until what it waits for; and the outcome of each."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import Access, carried_out
 from reconciler.apply.events import PendingEvents
-from reconciler.apply.freeze_check import FreezeCheck
 from reconciler.apply.outcomes import Outcome, OutcomeStatus, outcome_of
 from reconciler.apply.parallel_actions import ParallelActions
 from reconciler.apply.run_locks import LeftOut
 from reconciler.apply.scale_down import scale_down
+from reconciler.apply.skipped_actions import FreezeCheck, SkippedActions
 from reconciler.apply.waits import WaitingActions
-from reconciler.errors import LockLostError, ReconcilerError, reason_of
+from reconciler.errors import ReconcilerError, reason_of
 from reconciler.model import Run
 from reconciler.plan.json_patch import write_of
 from reconciler.plan.model import Action
@@ -47,20 +47,12 @@ class ActionRuns:
     writes_events: bool = True
 
     def __post_init__(self) -> None:
-        # A group is left out whole where one of its clusters may not be written to.
-        self._barred = {
-            action.decision.group: self.left_out[action.ref.cluster].of(action.ref.cluster)
-            for action in self.actions
-            if action.ref.cluster in self.left_out
-        }
-        self._refs = {action.id: action.ref for action in self.actions}
-        self._freezes = {
-            name: FreezeCheck(access, self.namespace, self.run.now) for name, access in self.accesses.items()
-        }
+        freezes = {name: FreezeCheck(access, self.namespace, self.run.now) for name, access in self.accesses.items()}
         self._done: dict[int, Outcome] = {}
         self._begun: set[int] = set()
         self._events = PendingEvents(self.run, self.limit, self.pool)
         self._waiting = WaitingActions(self.actions, self.accesses, self.limit, self._done)
+        self._skipped = SkippedActions(self.actions, self.accesses, self.left_out, freezes, self._done)
 
     def carry_out(self) -> tuple[Outcome, ...]:
         """Carry out all actions, as far as there is time, and return the outcome of each."""
@@ -95,32 +87,16 @@ class ActionRuns:
     def _outcome(self, action: Action) -> Outcome | None:
         """Return what became of an action; None: it waits for others to be ready, or for what it needs elsewhere."""
         try:
-            if not self.limit.over and any(need not in self._done for need in action.needs):
+            if self.limit.over:
+                return self._unfinished(action)
+            if any(need not in self._done for need in action.needs):
                 return None
-            skipped = self._skipped(action)
+            skipped = self._skipped.outcome(action)
             if skipped is None and self._waiting.must_wait(action):
                 return None
             return skipped or self._apply_one(action)
         except Exception as error:  # noqa: BLE001 - the one place where an action fails unexpectedly: it alone has failed
             return Outcome(action.id, OutcomeStatus.FAILED, reason_of(error))
-
-    def _skipped(self, action: Action) -> Outcome | None:
-        """Return why an action is not even tried, None where it is."""
-        skipped = partial(Outcome, action.id, OutcomeStatus.SKIPPED)
-        if self.limit.over:
-            return skipped(self.limit.why)
-        barred = self._barred.get(action.decision.group)
-        if barred is not None:
-            return skipped(barred.why, locked=barred.held)
-        if not self.accesses[action.ref.cluster].lock.held():
-            return skipped(str(LockLostError(action.ref.cluster)))
-        for need in action.needs:
-            before = self._done.get(need)
-            if before is None or before.status is not OutcomeStatus.APPLIED:
-                tenant = "" if before is None else before.tenant
-                return skipped(f"needs {self._refs[need]}, which was not applied", tenant=tenant)
-        frozen = self._freezes[action.ref.cluster].why_not(action.decision)
-        return skipped(frozen) if frozen else None
 
     def _apply_one(self, action: Action) -> Outcome:
         late = self._waiting.remark(action)
