@@ -26,8 +26,8 @@ from reconciler.cli.progress import TrackedRun
 from reconciler.connection_settings import CredentialSources
 from reconciler.decide.annotations import format_time, json_object, parse_time
 from reconciler.errors import ExitCode, ReconcilerError, UnreachableError, UsageError, reason_of
-from reconciler.history.changes import SavedBefore
 from reconciler.history.config_maps import HISTORY_PREFIX, History, keeper
+from reconciler.history.realised_savings import SavedBefore
 from reconciler.http.client import HttpClient, HttpRequest, HttpResponse
 from reconciler.http.errors import HttpError, TimedOutError
 from reconciler.model import OUR_LABELS

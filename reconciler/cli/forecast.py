@@ -19,11 +19,11 @@ from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.cli.second_process import in_processes
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, SnapshotError, UsageError
+from reconciler.forecast.expected_savings import GROUPS, check_grouping
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
 from reconciler.forecast.query_history import HISTORY_FILE, QueryHistory, read_history
 from reconciler.forecast.replay import replay
-from reconciler.forecast.savings import GROUPS, check_grouping
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
 from reconciler.forecast.timelines import Forecast, forecast

@@ -20,10 +20,10 @@ from reconciler.cli.options import is_on_command_line, option, verb
 from reconciler.cli.output import show
 from reconciler.cli.run_options import REQUESTS, RunOptions
 from reconciler.errors import PolicyError, SnapshotError, UsageError
+from reconciler.forecast.expected_savings import savings_of
 from reconciler.forecast.idle_periods import Traffic
 from reconciler.forecast.measurements import ReplayedMetrics, traffic_of
 from reconciler.forecast.query_history import QueryHistory
-from reconciler.forecast.savings import savings_of
 from reconciler.forecast.suggest import (
     FEWEST,
     NAME,

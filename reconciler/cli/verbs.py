@@ -23,7 +23,7 @@ GROUPS = {
         "apply": ("apply", "Plan and apply, or apply exactly a saved plan."),
         "show": ("plan_file", "Show a saved plan or report as text, JSON, Markdown or HTML."),
         "status": ("status", "Show what the Fleet is like now, on one screen."),
-        "savings": ("history", "Show what idling saved."),
+        "savings": ("savings", "Show what idling saved."),
         "history": ("history", "List who scaled what, when, from how many to how many, and why."),
         "rank": ("rank", "List the pods that a scale down would delete first, and why."),
     },

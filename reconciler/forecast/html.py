@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby
 
+from reconciler.forecast.expected_savings import savings_of
 from reconciler.forecast.picture import Row, rows_of, state_of
-from reconciler.forecast.savings import savings_of
 from reconciler.forecast.text import (
     ForecastStyle,
     held_lines,

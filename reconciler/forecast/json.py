@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from reconciler.decide.annotations import format_time
+from reconciler.forecast.expected_savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.idle_periods import PolicyReplay, Replay
 from reconciler.forecast.review import ChangedWorkload, Review, SelectionChange
 from reconciler.forecast.review_report import review_parts
-from reconciler.forecast.savings import Savings, grouped_savings, savings_of
 from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Wake, WorkloadTimeline
 from reconciler.model import ObjectRef, QueryKey
 from reconciler.plan.json import plan_to_dict

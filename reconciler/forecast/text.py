@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from reconciler.forecast.expected_savings import Savings, grouped_savings, grouping, savings_of
 from reconciler.forecast.idle_periods import PolicyReplay, Replay, Waiting
 from reconciler.forecast.picture import legend, week
-from reconciler.forecast.savings import Savings, grouped_savings, grouping, savings_of
 from reconciler.forecast.timelines import LOWER_MINIMUM, Forecast, HeldBackPeriod, Wake, WorkloadTimeline, total
 from reconciler.messages import counted, first_of
 from reconciler.model import ObjectRef, by_key

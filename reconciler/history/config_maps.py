@@ -31,15 +31,8 @@ from reconciler.errors import (
     StaleError,
     reason_of,
 )
-from reconciler.history.changes import (
-    BY_ACTIVATOR,
-    BY_RECONCILER,
-    SLASHES,
-    Change,
-    IdlePeriod,
-    SavedBefore,
-    ended_periods,
-)
+from reconciler.history.changes import BY_ACTIVATOR, BY_RECONCILER, SLASHES, Change
+from reconciler.history.realised_savings import IdlePeriod, SavedBefore, ended_periods
 from reconciler.model import OUR_LABELS, ConfigMap, ObjectRef, Run, Write
 from reconciler.plan.model import Awake, Plan
 from reconciler.pod_requests import Hours

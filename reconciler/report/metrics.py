@@ -22,7 +22,7 @@ from reconciler.report.change_words import is_metadata
 from reconciler.workload_kinds import workload_kind
 
 if TYPE_CHECKING:
-    from reconciler.history.changes import SavedBefore
+    from reconciler.history.realised_savings import SavedBefore
 
 MetricLabels = Mapping[str, str]
 

@@ -27,8 +27,9 @@ from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.errors import ClusterError, ForbiddenError, MalformedAnswerError, NotFoundError
 from reconciler.history import config_maps
-from reconciler.history.changes import Change, SavedBefore, changes_of
+from reconciler.history.changes import Change, changes_of
 from reconciler.history.config_maps import HISTORY_PREFIX, KEPT, MOST_BYTES, Day, History, packed, record, unpacked
+from reconciler.history.realised_savings import SavedBefore
 from reconciler.model import OUR_LABELS, ObjectRef, Run, Write
 from reconciler.plan.model import Awake, Plan
 from reconciler.plan.order import numbered_actions

@@ -104,7 +104,7 @@ def test_a_plan_as_text_loads_neither_what_apply_needs_nor_what_json_needs(repos
 
 def test_savings_load_nothing_that_plays_days_to_come():
     loaded = modules_after("savings", "--help")
-    assert "reconciler.cli.history" in loaded
+    assert "reconciler.cli.savings" in loaded
     assert not {one for one in loaded if one.startswith("reconciler.forecast")}
 
 

@@ -18,10 +18,10 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.backends.snapshot.recorded_metrics import one_spaced
 from reconciler.errors import SnapshotError
+from reconciler.forecast.expected_savings import savings_of
 from reconciler.forecast.idle_periods import ASSUMED_START, PolicyReplay
 from reconciler.forecast.query_history import SCRAPES, SCRAPES_IN_AN_HOUR, QueryHistory
 from reconciler.forecast.replay import replay
-from reconciler.forecast.savings import savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.text import ForecastStyle, compared_replays, render_text, replay_lines
 from reconciler.forecast.timelines import Forecast

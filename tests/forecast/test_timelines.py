@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.forecast.savings import grouped_savings, savings_of
+from reconciler.forecast.expected_savings import grouped_savings, savings_of
 from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Wake, total
 from reconciler.model import ObjectRef

@@ -14,8 +14,9 @@ import yaml
 
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import ExitCode
-from reconciler.history.changes import Change, ended_periods
+from reconciler.history.changes import Change
 from reconciler.history.config_maps import MOST_BYTES, Day, History, packed, unpacked
+from reconciler.history.realised_savings import ended_periods
 from reconciler.pod_requests import Hours, PodRequests
 from tests.backends.folders import last_names_first
 from tests.cases import cases

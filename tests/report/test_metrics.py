@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from reconciler.apply.outcomes import Failure, Outcome, OutcomeStatus
 from reconciler.backends.protocols import REQUEST_SECONDS, ApiTraffic
 from reconciler.decide.decisions import Notice, PlacementRow, PlacementView, PolicyExplanation
-from reconciler.history.changes import SavedBefore
+from reconciler.history.realised_savings import SavedBefore
 from reconciler.pod_requests import Hours, PodRequests
 from reconciler.report.metrics import Family, Measured, last_success_in, open_metrics_text, render_metrics
 from tests.builders import NOW, a_forecast, a_ref
