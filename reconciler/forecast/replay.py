@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.protocols import NAMESPACES, OUR_CONFIG_MAPS, SERVICES, NoMetrics
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.manifest_files import ManifestEntry
+from reconciler.backends.snapshot.file_content import ManifestEntry
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.decide.annotations import OUR_ANNOTATIONS, Key, format_time
 from reconciler.decide.decisions import Decision, Verb

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.backends.snapshot.manifest_files import entry_of, objects_in
+from reconciler.backends.snapshot.file_content import entry_of, objects_in
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.reasons import CODES
 from reconciler.errors import PolicyError

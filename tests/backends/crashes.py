@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.model import ObjectRef, Write
 from tests.backends.folders import last_names_first, patch
 

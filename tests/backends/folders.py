@@ -22,7 +22,7 @@ from reconciler.backends.protocols import (
     workloads_of,
 )
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.model import ObjectRef, PatchOperation, Pod, Workload, Write
 
 MANIFESTS = [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.folder import FileLock
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.files_and_locks import FileLock
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef
 from reconciler.time_limit import TimeLimit

@@ -20,12 +20,12 @@ from reconciler.backends.decode.values import decoded_json, decoded_value, insta
 from reconciler.backends.decode.workloads import EVERY, paths_read
 from reconciler.backends.protocols import BUILT_IN_SCALES, NODES, PODS, SERVICES, Resource, workloads_of
 from reconciler.backends.snapshot.cluster import open_snapshot
+from reconciler.backends.snapshot.file_content import ManifestEntry, entry_of
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.manifest_files import ManifestEntry, entry_of
-from reconciler.backends.snapshot.manifests import fill_status, instant_text, put_at
 from reconciler.backends.snapshot.recorded_manifests import recorded_manifest
 from reconciler.backends.snapshot.recorded_metrics import SnapshotMetrics, read_metrics, result_value
 from reconciler.backends.snapshot.recorder import Recorder, read_recording
+from reconciler.backends.snapshot.served_manifests import fill_status, instant_text, put_at
 from reconciler.cli.snapshot import write_snapshot
 from reconciler.errors import ForbiddenError, MalformedAnswerError, SnapshotError, UnreachableError
 from reconciler.model import QueryAnswer, Sample

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.backends.protocols import CONFIG_MAPS
-from reconciler.backends.snapshot import object_store
-from reconciler.backends.snapshot.folder import scan
+from reconciler.backends.snapshot import manifest_store
+from reconciler.backends.snapshot.files_and_locks import scan
 from reconciler.errors import NotFoundError, StaleError
 from tests.backends.folders import a_folder, a_snapshot_cluster, patch
 from tests.backends.racers import COUNTER
@@ -78,7 +78,7 @@ def test_a_run_that_writes_looks_at_its_folder_once_and_again_when_somebody_else
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": annotated})
     cluster.list(CONFIG_MAPS)
     looks = []
-    monkeypatch.setattr(object_store, "scan", lambda folder, root: looks.append(folder) or scan(folder, root))
+    monkeypatch.setattr(manifest_store, "scan", lambda folder, root: looks.append(folder) or scan(folder, root))
     for number in range(10):
         cluster.write(patch(COUNTER, ("add", "/metadata/annotations/new", str(number)), version="v1"))
         assert cluster.get(CONFIG_MAPS, "shop", "counter").annotations == {"by": "a", "new": str(number)}

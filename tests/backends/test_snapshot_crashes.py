@@ -11,7 +11,7 @@ import yaml
 
 from reconciler.backends.protocols import CONFIG_MAPS, PODS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.manifest_store import Store
 from tests.backends.crashes import DIED, WRITES, main
 from tests.backends.folders import BUILT_IN, a_folder, last_names_first
 

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.protocols import CONFIG_MAPS, SERVICES
-from reconciler.backends.snapshot import manifest_files as files
-from reconciler.backends.snapshot import object_store
+from reconciler.backends.snapshot import file_content as files
+from reconciler.backends.snapshot import manifest_store
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import ClusterError, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Write
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, manifests_in, patch
@@ -186,7 +186,7 @@ def test_a_file_that_could_not_be_split_whole_is_split_before_the_next_write(tmp
     cluster = a_snapshot_cluster(tmp_path, {"a.yaml": f"{a_service('web')}---\n{a_service('b')}"})
     begun = cluster.list(SERVICES)
     with monkeypatch.context() as patched:
-        patched.setattr(object_store, "remove_file", lambda *_: refuse())
+        patched.setattr(manifest_store, "remove_file", lambda *_: refuse())
         for _ in range(2):
             with pytest.raises(ClusterError, match="no space left"):
                 annotate(cluster)

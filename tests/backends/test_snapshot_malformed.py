@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.backends.snapshot.cluster import SnapshotCluster, open_snapshot
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.backends.snapshot.object_store import Store
 from reconciler.errors import SnapshotError
 from tests.backends.folders import CLONE_SET, CLONE_SETS, a_folder, a_snapshot_cluster, last_names_first
 

@@ -17,10 +17,10 @@ from reconciler.backends.protocols import (
     SERVICES,
     workloads_of,
 )
-from reconciler.backends.snapshot import object_store
+from reconciler.backends.snapshot import manifest_store
 from reconciler.backends.snapshot.cluster import open_snapshot
-from reconciler.backends.snapshot.folder import scan
-from reconciler.backends.snapshot.manifest_files import ManifestEntry
+from reconciler.backends.snapshot.file_content import ManifestEntry
+from reconciler.backends.snapshot.files_and_locks import scan
 from reconciler.errors import MalformedAnswerError, SnapshotError
 from reconciler.labels import LabelSelector
 from reconciler.model import JOURNAL
@@ -262,7 +262,7 @@ def test_a_changed_file_is_read_again(tmp_path):
 def test_a_folder_is_looked_at_once_for_all_lists_of_a_reading(tmp_path, monkeypatch):
     cluster = a_snapshot_cluster(tmp_path, {"web.json": json.dumps(a_manifest())})
     looks = []
-    monkeypatch.setattr(object_store, "scan", lambda folder, root: looks.append(folder) or scan(folder, root))
+    monkeypatch.setattr(manifest_store, "scan", lambda folder, root: looks.append(folder) or scan(folder, root))
     sources = {"east": Backend("east", cluster, begin=cluster.begin, end=cluster.end)}
     for replicas in (3, 5):
         a_folder(tmp_path, {"web.json": json.dumps(a_manifest(replicas=replicas))})
@@ -293,7 +293,7 @@ def test_of_a_file_that_was_read_no_text_is_kept_as_it_stands(tmp_path):
     ],
 )
 def test_the_objects_of_a_large_folder_are_let_go_after_a_reading(tmp_path, monkeypatch, name, more, is_kept):
-    monkeypatch.setattr(object_store, "_LARGE", 1)
+    monkeypatch.setattr(manifest_store, "_LARGE", 1)
     items = [*(a_manifest(f"web-{n}") for n in range(3)), *more]
     cluster = a_snapshot_cluster(tmp_path, {name: json.dumps({"apiVersion": "v1", "kind": "List", "items": items})})
     cluster.begin()

@@ -21,7 +21,7 @@ from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
 from reconciler.backends.protocols import CONFIG_MAPS, HISTORY_LABEL
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.cli.policy_source import commit_of
 from reconciler.decide.decisions import Cause, Phase, Verb
 from reconciler.decide.reasons import ReasonCode, reason

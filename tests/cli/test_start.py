@@ -141,7 +141,7 @@ def test_a_plan_of_nothing_loads_few_modules(plan_of_nothing):
     rooms = ("allocation", "rounding", "desired_replicas", "federated_replica_set")
     assert not loaded & {f"reconciler.decide.placement.{room}" for room in rooms}
     assert not loaded & {"reconciler.forbidden_addresses", "reconciler.plan.json"}
-    assert not {one for one in ours if one.startswith("reconciler.backends.snapshot.writes")}
+    assert not {one for one in ours if one.startswith("reconciler.backends.snapshot.write_effects")}
 
 
 def test_a_plan_of_nothing_compiles_nothing_that_it_does_not_use(plan_of_nothing):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import PODS, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.decide import decide, with_picked_pods
 from reconciler.decide.decisions import DesiredState

@@ -12,7 +12,7 @@ from reconciler.backends.decode.objects import shape_of
 from reconciler.backends.decode.values import decoded_value
 from reconciler.backends.protocols import CONFIG_MAPS, OUR_CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.decide.freeze import CONFIG_MAP as FREEZE
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED

@@ -13,10 +13,10 @@ from typing import TypeVar
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
-from reconciler.backends.snapshot.folder import METRICS_FILES, FileLock, is_manifest_name
+from reconciler.backends.snapshot.file_content import Key, ManifestEntry
+from reconciler.backends.snapshot.files_and_locks import METRICS_FILES, FileLock, is_manifest_name
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry
-from reconciler.backends.snapshot.object_store import Store
+from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, SnapshotMetrics, read_metrics
 from reconciler.backends.snapshot.recorder import ReadKey, SnapshotRecording, read_recording
 from reconciler.errors import ClusterError, Problem, SnapshotError
@@ -159,7 +159,7 @@ class SnapshotCluster:
             StaleError: the object is not what the write expects. NotFoundError: it is gone.
             AlreadyExistsError: create, and one is there. RefusedError: what would be written is no such object.
         """
-        from reconciler.backends.snapshot.writes import PlannedWrite
+        from reconciler.backends.snapshot.write_effects import PlannedWrite
 
         with self._guard, self._store.locked(exclusive=True):
             self._is_being_written = False  # where it fails, somebody else may write too

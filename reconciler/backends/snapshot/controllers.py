@@ -13,10 +13,10 @@ from reconciler.backends.decode.values import Instant
 from reconciler.backends.decode.workloads import count_at
 from reconciler.backends.patched_values import value_below
 from reconciler.backends.protocols import PODS, VictimOrder
+from reconciler.backends.snapshot.file_content import ManifestEntry
 from reconciler.backends.snapshot.index import Index, owner_references
-from reconciler.backends.snapshot.manifest_files import ManifestEntry
-from reconciler.backends.snapshot.manifests import put_at, with_generation
-from reconciler.backends.snapshot.object_store import Changes
+from reconciler.backends.snapshot.manifest_store import Changes
+from reconciler.backends.snapshot.served_manifests import put_at, with_generation
 from reconciler.model import Pod
 from reconciler.untrusted_text import whole_number_in
 from reconciler.workload_kinds import WorkloadKind, workload_kind

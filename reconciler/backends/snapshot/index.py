@@ -13,8 +13,8 @@ from reconciler.backends.decode.objects import is_listed, model_object, pods_nam
 from reconciler.backends.decode.shapes import SHAPES, Custom
 from reconciler.backends.patched_values import value_below
 from reconciler.backends.protocols import NAMESPACES, Resource
-from reconciler.backends.snapshot.manifest_files import Key, ManifestEntry, Named, api_group
-from reconciler.backends.snapshot.manifests import fill_status
+from reconciler.backends.snapshot.file_content import Key, ManifestEntry, Named, api_group
+from reconciler.backends.snapshot.served_manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.labels import parse_label_selector
 from reconciler.model import ObjectRef

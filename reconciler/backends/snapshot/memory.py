@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from reconciler.backends.protocols import Resource, VictimOrder, workloads_of
 from reconciler.backends.snapshot.cluster import SnapshotCluster
+from reconciler.backends.snapshot.file_content import ManifestEntry, ManifestFile, entry_of, objects_in
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.manifest_files import ManifestEntry, ManifestFile, entry_of, objects_in
-from reconciler.backends.snapshot.object_store import Changes, Store
+from reconciler.backends.snapshot.manifest_store import Changes, Store
 from reconciler.backends.snapshot.recorder import SnapshotRecording
 from reconciler.errors import NotFoundError, Problem, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Workload, Write

@@ -13,7 +13,7 @@ from reconciler.backends.decode.values import Wire
 from reconciler.backends.decode.workloads import EVERY, custom_selector, if_shaped, number_at, paths_read
 from reconciler.backends.patched_values import value_below
 from reconciler.backends.protocols import BOUNDS, COST, Resource
-from reconciler.backends.snapshot.manifests import plain, put_at, without_at
+from reconciler.backends.snapshot.served_manifests import plain, put_at, without_at
 from reconciler.model import HorizontalPodAutoscaler, Workload
 from reconciler.workload_kinds import SCALABLE_KINDS, WorkloadKind, workload_kind
 

@@ -13,9 +13,10 @@ from reconciler.backends.decode.mismatches import json_path
 from reconciler.backends.patched_values import equal, patched, value_below
 from reconciler.backends.protocols import AUTOSCALERS, BOUNDS, VictimOrder
 from reconciler.backends.snapshot.controllers import Controllers, replicas_of, settle_endpoints
+from reconciler.backends.snapshot.file_content import ManifestEntry, entry_of
 from reconciler.backends.snapshot.index import Index, owner_references
-from reconciler.backends.snapshot.manifest_files import ManifestEntry, entry_of
-from reconciler.backends.snapshot.manifests import (
+from reconciler.backends.snapshot.manifest_store import Changes
+from reconciler.backends.snapshot.served_manifests import (
     as_served,
     as_written,
     plain,
@@ -23,7 +24,6 @@ from reconciler.backends.snapshot.manifests import (
     with_writer,
     without_empty_maps,
 )
-from reconciler.backends.snapshot.object_store import Changes
 from reconciler.errors import AlreadyExistsError, NotFoundError, RefusedError, StaleError
 from reconciler.model import PatchOperation, Write
 

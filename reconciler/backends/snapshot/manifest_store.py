@@ -15,7 +15,16 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from reconciler.backends.patched_values import equal
-from reconciler.backends.snapshot.folder import (
+from reconciler.backends.snapshot.file_content import (
+    Key,
+    ManifestEntry,
+    ManifestFile,
+    digest_of,
+    file_with,
+    is_json,
+    read_file,
+)
+from reconciler.backends.snapshot.files_and_locks import (
     Signature,
     changed_at,
     check_writable,
@@ -27,15 +36,6 @@ from reconciler.backends.snapshot.folder import (
     signature_of,
 )
 from reconciler.backends.snapshot.index import Index
-from reconciler.backends.snapshot.manifest_files import (
-    Key,
-    ManifestEntry,
-    ManifestFile,
-    digest_of,
-    file_with,
-    is_json,
-    read_file,
-)
 from reconciler.errors import ClusterError, Problem
 from reconciler.workload_kinds import WorkloadKind
 from reconciler.yaml.files import path_in, plain_path, read_bytes
