@@ -39,6 +39,7 @@ class Runner:
     api: str
     event: Mapping[str, Any]
     token: str = TOKEN
+    variables: dict[str, str] = field(default_factory=dict)
     results: list[StepResult] = field(default_factory=list)
 
     def run(self, *, without: str | tuple[str, ...] = (), **inputs: str) -> int:
@@ -72,7 +73,7 @@ class Runner:
     def _context(self, inputs: Mapping[str, str], outputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         """The values of the expressions that the action uses; another one is a KeyError."""
         request = self.event.get("pull_request")
-        base = request["base"]["sha"] if request else ""
+        base = request["base"]["sha"] if request else self.event.get("merge_group", {}).get("base_sha", "")
         head = request["head"]["sha"] if request else ""
         later = self.event["workflow_run"]["base_sha"] if "workflow_run" in self.event else ""
         known = {
@@ -80,8 +81,8 @@ class Runner:
             "github.token": self.token,
             "github.server_url": "https://github.com",
             "github.event.pull_request.head.sha": head,
-            "github.event.pull_request.base.sha || (github.event_name == 'workflow_run' && github.sha) || ''": base
-            or later,
+            "github.event.pull_request.base.sha || github.event.merge_group.base_sha"
+            " || (github.event_name == 'workflow_run' && github.sha) || ''": base or later,
         }
         known |= {f"inputs.{name}": _EXPRESSION.sub(lambda one: known[one[1]], text) for name, text in inputs.items()}
         return known | {
@@ -123,6 +124,7 @@ class Runner:
             "GIT_CONFIG_SYSTEM": os.devnull,
             "RECONCILER_DAYS": "1",
             "RECONCILER_NOW": "2026-11-20T22:00:00Z",
+            **self.variables,
         }
 
 

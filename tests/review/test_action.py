@@ -174,6 +174,45 @@ def test_the_policies_of_the_base_are_where_they_are_in_the_checkout(pull_reques
     assert (runner.temp / "base" / "policies" / "fleet.yaml").is_file()
 
 
+@pytest.mark.parametrize("hidden_by", ["attributes", "sparse checkout"])
+def test_all_policies_of_the_base_count(branches, hidden_by):
+    """Of a policy that is missing in the base, the review would say that the change adds it."""
+    server, checkout = branches.repository.server, branches.repository.checkout
+    if hidden_by == "attributes":
+        git(server, "checkout", "--quiet", "--detach", "main")
+        (server / ".gitattributes").write_text("policies/idling.yaml export-ignore\n")
+        git(server, "add", "--all")
+        git(server, "commit", "--quiet", "--message", "attributes")
+        git(server, "merge", "--quiet", "--no-ff", "--no-edit", "change")
+        branches.check_out(git(server, "rev-parse", "HEAD"), "--depth=1")
+    else:
+        branches.check_out(branches.merge, "--depth=1")
+        git(checkout, "sparse-checkout", "set", "--no-cone", "policies/fleet.yaml")
+    assert 'include: ["dev-*"]' in branches.fetched_base()
+
+
+def test_a_checkout_may_belong_to_another_user(branches):
+    """Jobs with a container run as root on a checkout of the runner's user."""
+    branches.check_out(branches.merge, "--depth=100")
+    branches.repository.runner.variables["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"
+    assert "name: of-others" in branches.fetched_base()
+
+
+def test_a_merge_queue_is_compared_with_what_it_merges_into(branches):
+    server, runner = branches.repository.server, branches.repository.runner
+    runner.event = {"merge_group": {"base_sha": git(server, "rev-parse", "main"), "head_sha": branches.merge}}
+    branches.check_out(branches.merge, "--depth=1")
+    base = branches.fetched_base()
+    assert "name: of-others" in base
+    assert 'include: ["dev-*"]' in base
+
+
+def test_the_action_may_be_used_twice_in_a_job(pull_request):
+    runner = pull_request.runner
+    for _ in range(2):
+        assert runner.run(without=("Install", "Review"), **SNAPSHOTS) == 0, runner.said
+
+
 def test_a_head_with_its_history_is_compared_with_the_merge_base(branches):
     git(branches.repository.server, "checkout", "--quiet", "main")
     branches.repository.runner.event["pull_request"]["base"]["sha"] = git(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -16,6 +17,7 @@ from reconciler.cli.app import cli
 from tests.docs.pages import ROOT
 from tests.real.binaries import binary
 from tests.real.fixtures import missing_part_skips
+from tests.review.pipeline import git
 from tests.review.workflows import EXAMPLES, read
 
 ACTION = ROOT / "action.yml"
@@ -226,6 +228,32 @@ def test_the_commands_of_the_example_for_gitlab_and_of_the_hook_can_be_called():
         assert command is not None
         command.make_context(verb, list(arguments))
     assert job["artifacts"]["reports"]["codequality"] in job["script"][3]
+
+
+def test_the_example_for_gitlab_reviews_the_first_policies_and_then_others(tmp_path):
+    """The folder of builds stays: what a pipeline left in it does not count in the next one."""
+    server, checkout = tmp_path / "server", tmp_path / "checkout"
+    (server / "policies").mkdir(parents=True)
+    git(server, "init", "--quiet", "--initial-branch", "snapshot")
+    for name in ("", "first", "second"):
+        if name:
+            (server / "policies" / f"{name}.yaml").touch()
+        git(server, "add", "--all")
+        git(server, "commit", "--quiet", "--allow-empty", "--message", name or "nothing")
+    git(tmp_path, "clone", "--quiet", str(server), str(checkout))
+    job = read(ROOT / "examples" / "ci" / "gitlab.yml")["review policies"]
+    script = "\n".join([*job["script"], 'echo "--"', 'ls "$beside/base/policies" || true'])
+    for base, expected in (("HEAD~2", []), ("HEAD", ["first.yaml", "second.yaml"]), ("HEAD~1", ["first.yaml"])):
+        done = subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", f"reconciler() {{ true; }}\n{script}"],
+            cwd=checkout,
+            env={"PATH": os.environ["PATH"], "CI_BUILDS_DIR": str(tmp_path), "CI_MERGE_REQUEST_DIFF_BASE_SHA": base},
+            stdout=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0
+        assert done.stdout.decode().partition("--\n")[2].split() == expected
 
 
 @pytest.mark.real
