@@ -14,7 +14,7 @@ pipeline.py  the whole way on one screen; saved_plan/: a saved plan is carried o
 forecast/    policies and a snapshot -> what runs of the coming days do; policy_tests/: what cases expect of them
 importing/   manifests of other tools -> policies
 activator/   traffic wakes idle Services
-picker/      the admission webhook that chooses pods for the decreases of others
+picker_webhook/ the admission webhook that chooses pods for the decreases of others
 cli/, api.py the command line, and the public API
 model.py     the types all rooms share; errors.py: every error raised on purpose
 workload_kinds.py: the kinds that are scaled, and those that are switched off instead

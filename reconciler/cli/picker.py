@@ -20,8 +20,8 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UsageError
 from reconciler.http.server import serve
 from reconciler.messages import nearest
-from reconciler.picker.picker import Picker, ReviewedCluster
-from reconciler.picker.webhook import CertificateFiles, Webhook
+from reconciler.picker_webhook.picker import Picker, ReviewedCluster
+from reconciler.picker_webhook.webhook import CertificateFiles, Webhook
 from reconciler.policy.types import Fleet
 
 _TLS = "/var/run/secrets/picker/tls"

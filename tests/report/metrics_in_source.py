@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from reconciler.activator.activation_context import ActivatorMetrics
-from reconciler.picker.webhook import PickerMetrics
+from reconciler.picker_webhook.webhook import PickerMetrics
 
 
 def metrics_in_source(repository: Path) -> set[str]:

@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives import serialization
 
 from reconciler.errors import UsageError
 from reconciler.model import ObjectRef, Write
-from reconciler.picker.admission_review import ScaleReview
-from reconciler.picker.picker import Result, ReviewAnswer
-from reconciler.picker.webhook import CertificateFiles, Webhook
+from reconciler.picker_webhook.admission_review import ScaleReview
+from reconciler.picker_webhook.picker import Result, ReviewAnswer
+from reconciler.picker_webhook.webhook import CertificateFiles, Webhook
 from reconciler.time_limit import TimeLimit
-from tests.picker.reviews import UID, a_review
+from tests.picker_webhook.reviews import UID, a_review
 
 EVENT = Write("event", ObjectRef("east", "shop", "Event", "web"), "v1")
 
@@ -220,7 +220,7 @@ def test_one_review_too_many_passes_at_once(tmp_path: Path) -> None:
 def test_many_connections_close_none_of_which_the_review_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.picker.webhook._MOST_OPEN", 2)
+    monkeypatch.setattr("reconciler.picker_webhook.webhook._MOST_OPEN", 2)
     play = Play(tmp_path, chooser := HeldChooser(), deadline=20.0)
     found: list[dict[str, Any]] = []
 
@@ -241,7 +241,7 @@ def test_many_connections_close_none_of_which_the_review_is_under_way(
 def test_large_bodies_fill_no_memory_and_small_ones_are_read_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.picker.webhook._MOST_LARGE_BYTES", 300 << 10)
+    monkeypatch.setattr("reconciler.picker_webhook.webhook._MOST_LARGE_BYTES", 300 << 10)
     play = Play(tmp_path, Chooser())
 
     def asked() -> None:
@@ -272,7 +272,7 @@ def test_a_connection_is_used_again(tmp_path: Path) -> None:
 def test_a_renewed_certificate_is_read_again_and_a_broken_one_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.picker.webhook._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("reconciler.picker_webhook.webhook._LOOK_SECONDS", 0.02)
     play = Play(tmp_path, Chooser())
 
     def until(true: Callable[[], bool]) -> None:
@@ -306,7 +306,7 @@ def test_a_renewed_certificate_is_read_again_and_a_broken_one_is_not_used(
 def test_policies_that_cannot_be_read_again_leave_the_former_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.picker.webhook._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("reconciler.picker_webhook.webhook._LOOK_SECONDS", 0.02)
 
     def renew() -> None:
         raise UsageError("policies/all.yaml: broken")
@@ -328,7 +328,7 @@ def test_without_a_certificate_it_does_not_start(tmp_path: Path) -> None:
         CertificateFiles(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
 
 
-ASK = "import sys; from reconciler.picker.webhook import CertificateFiles; CertificateFiles(*sys.argv[1:])"
+ASK = "import sys; from reconciler.picker_webhook.webhook import CertificateFiles; CertificateFiles(*sys.argv[1:])"
 
 
 def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_key_that_is_encrypted_asks_nobody_for_its_password(tmp_path: Path) ->
 
 
 def test_reviews_under_way_end_before_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.picker.webhook._DRAIN_SECONDS", 0.1)
+    monkeypatch.setattr("reconciler.picker_webhook.webhook._DRAIN_SECONDS", 0.1)
     play = Play(tmp_path, chooser := HeldChooser(), grace=60.0)
     found: list[dict[str, Any]] = []
     asking = threading.Thread(target=lambda: found.append(answer(play.post(a_review()))))
@@ -364,7 +364,7 @@ def test_reviews_under_way_end_before_it_ends(tmp_path: Path, monkeypatch: pytes
 def test_events_that_hang_and_connections_that_are_open_do_not_keep_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.picker.webhook._EVENT_SECONDS", 90.0)
+    monkeypatch.setattr("reconciler.picker_webhook.webhook._EVENT_SECONDS", 90.0)
 
     class Hanging(Chooser):
         def tell(self, event: Write, limit: TimeLimit) -> None:

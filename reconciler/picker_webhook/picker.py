@@ -40,7 +40,7 @@ from reconciler.decide.freeze import CONFIG_MAP
 from reconciler.decide.owners_and_rollouts import replaces_replica_sets
 from reconciler.errors import NotFoundError, ReconcilerError, reason_of
 from reconciler.model import ConfigMap, Namespace, ObservedCluster, ObservedState, Run, Workload, Write
-from reconciler.picker.admission_review import ScaleReview
+from reconciler.picker_webhook.admission_review import ScaleReview
 from reconciler.plan.model import Action
 from reconciler.policy.types import PolicySet
 from reconciler.time_limit import TimeLimit

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reconciler.model import ObjectRef
-from reconciler.picker.admission_review import admitted, review_in
-from tests.picker.reviews import HPA, UID, a_review
+from reconciler.picker_webhook.admission_review import admitted, review_in
+from tests.picker_webhook.reviews import HPA, UID, a_review
 
 
 def test_a_decrease_is_read() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from reconciler.errors import UsageError, reason_of
 from reconciler.http.server import response
 from reconciler.model import Write
-from reconciler.picker.admission_review import admitted, review_in
-from reconciler.picker.picker import Picker, Result, ReviewAnswer
+from reconciler.picker_webhook.admission_review import admitted, review_in
+from reconciler.picker_webhook.picker import Picker, Result, ReviewAnswer
 from reconciler.report.metrics import Distribution, Family, open_metrics_text
 from reconciler.time_limit import TimeLimit
 

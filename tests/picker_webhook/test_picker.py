@@ -20,9 +20,9 @@ from reconciler.errors import PickerError
 from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.observe.clusters import observe
 from reconciler.observe.needed_objects import EVERYTHING
-from reconciler.picker.admission_review import review_in
-from reconciler.picker.picker import Picker as Webhook
-from reconciler.picker.picker import Result, ReviewAnswer
+from reconciler.picker_webhook.admission_review import review_in
+from reconciler.picker_webhook.picker import Picker as Webhook
+from reconciler.picker_webhook.picker import Result, ReviewAnswer
 from reconciler.policy.kinds.downscale_policy import Logarithm
 from reconciler.policy.types import Freeze
 from reconciler.time_limit import TimeLimit
@@ -30,7 +30,7 @@ from tests.builders import NOW, a_run
 from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_world
 from tests.fakes import Counted, FakePicker, Killed, Wrapped
 from tests.laws import share_of
-from tests.picker.reviews import a_review
+from tests.picker_webhook.reviews import a_review
 
 PODS = [{"days": days} for days in (12, 11, 10, 9, 8, 7)]
 LATER = a_run(NOW + timedelta(minutes=5))
