@@ -11,9 +11,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.decide import decide as decide_all
-from reconciler.decide.decide import urgent, with_picked_pods
 from reconciler.decide.decisions import DesiredState
+from reconciler.decide.desired_state import decide as decide_all
+from reconciler.decide.desired_state import urgent, with_picked_pods
 from reconciler.decide.downscale.decreases_by_others import seen_replicas
 from reconciler.decide.downscale.planned_victims import picker_requests
 from reconciler.decide.held_back import within_limits

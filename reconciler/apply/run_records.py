@@ -13,7 +13,7 @@ from reconciler.apply.outcomes import Outcome
 from reconciler.decide.decisions import Verb
 from reconciler.decide.downscale.decreases_by_others import RECORD
 from reconciler.decide.placement.home_config_maps import MEMORY, UNREACHABLE, keeper_of, unreachable_text
-from reconciler.decide.placement.status import STATUS_PREFIX, rejection_after_failure, rejection_key
+from reconciler.decide.placement.recorded_status import STATUS_PREFIX, rejection_after_failure, rejection_key
 from reconciler.errors import reason_of
 from reconciler.model import Run
 from reconciler.plan.model import Action, Plan

@@ -26,7 +26,7 @@ from reconciler.cli.options import GENERAL, option, output_option, verb
 from reconciler.cli.output import Formats, document, show
 from reconciler.cli.rbac import binding, manifest_lines, needed_rights, picker_secrets, role
 from reconciler.cli.run_options import REQUESTS, RunOptions
-from reconciler.decide.decide import decide
+from reconciler.decide.desired_state import decide
 from reconciler.decide.unexpected_errors import without_faulty
 from reconciler.errors import ClusterError, ExitCode, ForbiddenError, UsageError
 from reconciler.messages import counted, first_of

@@ -13,8 +13,8 @@ from reconciler.cli.object_names import check_there, known_cluster, object_name
 from reconciler.cli.options import argument, option, output_option, policies_option, verb
 from reconciler.cli.output import Formats, say, say_each, show
 from reconciler.cli.run_options import READ_WORLD, RunOptions
-from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
+from reconciler.decide.desired_state import decide
 from reconciler.decide.idling.decide import decide_wakes_due
 from reconciler.errors import ExitCode, PolicyError, reason_of
 from reconciler.history.changes import Change

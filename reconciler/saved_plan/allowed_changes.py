@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.decide.annotations import FLUX_DISABLED, OUR_ANNOTATIONS, Key
 from reconciler.decide.decisions import ANNOTATIONS, Decision, Verb
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
-from reconciler.decide.placement.status import STATUS_PREFIX
+from reconciler.decide.placement.recorded_status import STATUS_PREFIX
 from reconciler.errors import PlanFileError
 from reconciler.model import DELETION_COST, JOURNAL, pointer
 from reconciler.plan.json_patch import missing_maps

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from reconciler.apply.access import tenant_of, wakes_as_recorded
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Decision, Phase
+from reconciler.decide.desired_state import decide
 from reconciler.observe.clusters import observe
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import Fleet

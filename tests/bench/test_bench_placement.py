@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from reconciler.decide.decide import decide
+from reconciler.decide.desired_state import decide
 from reconciler.model import ObservedState
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import ClusterPreference

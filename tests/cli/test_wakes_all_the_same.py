@@ -72,8 +72,8 @@ def test_the_status_shows_what_is_idle_although_the_policies_cannot_be_used(fold
     "part",
     [
         pytest.param("reconciler.cli.run_options.read_policies", id="while they are read"),
-        pytest.param("reconciler.decide.decide.decide_placement", id="while they decide"),
-        pytest.param("reconciler.decide.decide.within_limits", id="while limits are counted"),
+        pytest.param("reconciler.decide.desired_state.decide_placement", id="while they decide"),
+        pytest.param("reconciler.decide.desired_state.within_limits", id="while limits are counted"),
     ],
 )
 def test_a_bug_that_policies_bring_about_lets_the_wakes_through(

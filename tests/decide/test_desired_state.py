@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import Key, format_time
-from reconciler.decide.decide import decide, urgent
 from reconciler.decide.decisions import Decision, DesiredState, FieldChange, Phase, Verb
+from reconciler.decide.desired_state import decide, urgent
 from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.owners_and_rollouts import Settled
 from reconciler.decide.placement.ownership import placed_workloads

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.apply.skipped_actions import BATCH, FreezeCheck
-from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Phase
+from reconciler.decide.desired_state import decide
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_in_force, freezes_text, frozen, read_freezes, scope_of
 from reconciler.errors import AnnotationError, ReconcilerError
 from reconciler.model import ConfigMap, ObjectRef

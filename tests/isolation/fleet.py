@@ -17,7 +17,7 @@ from reconciler.apply.access import Access
 from reconciler.backends.backend import Backend
 from reconciler.cli.exit_codes import exit_of_apply
 from reconciler.connection_settings import PickerAnswer, PickerRequest
-from reconciler.decide.decide import decide
+from reconciler.decide.desired_state import decide
 from reconciler.errors import ExitCode, FailOn
 from reconciler.pipeline import Applied, Control, RunRequest, apply
 from reconciler.policy.load import read_policies

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
+from reconciler.decide.desired_state import decide
 from reconciler.decide.unexpected_errors import without_faulty
 from reconciler.errors import ExitCode, PolicyError
 from reconciler.model import ObservedCluster, ObservedState, QueryAnswer, QueryKey, Run

@@ -17,8 +17,8 @@ from reconciler.backends.protocols import PODS, PodPickerClient
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.connection_settings import PickerAnswer
-from reconciler.decide.decide import decide, with_picked_pods
 from reconciler.decide.decisions import DesiredState
+from reconciler.decide.desired_state import decide, with_picked_pods
 from reconciler.decide.downscale.planned_victims import picker_requests
 from reconciler.errors import UnreachableError
 from reconciler.model import ObjectRef, ObservedState, PodsQuestion

@@ -28,8 +28,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.backends.snapshot.memory import MemoryCluster
-from reconciler.decide.decide import decide
 from reconciler.decide.decisions import Decision, DesiredState, Verb
+from reconciler.decide.desired_state import decide
 from reconciler.errors import NotFoundError
 from reconciler.model import ObjectRef, ObservedCluster, Run, Workload, Write
 from reconciler.plan.model import Plan

@@ -15,8 +15,8 @@ from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.backends.backend import Backend
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.decide.annotations import format_time
-from reconciler.decide.decide import decide
 from reconciler.decide.decisions import DesiredState
+from reconciler.decide.desired_state import decide
 from reconciler.errors import NotFoundError, RefusedError, UnreachableError
 from reconciler.model import (
     ObjectRef,

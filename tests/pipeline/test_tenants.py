@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.decide import decide
+from reconciler.decide.desired_state import decide
 from reconciler.model import ObjectRef, ObservedState
 from reconciler.observe.clusters import observe
 from reconciler.plan.build import make_plan

@@ -16,7 +16,7 @@ from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.backends.snapshot.recorder import Recorder
 from reconciler.decide.freeze import CONFIG_MAP as FREEZE
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
-from reconciler.decide.placement.status import STATUS_PREFIX, status_name
+from reconciler.decide.placement.recorded_status import STATUS_PREFIX, status_name
 from reconciler.model import JOURNAL, ObservedState
 from reconciler.observe.clusters import observe
 from reconciler.plan.digests import state_digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from reconciler.decide.decide import decide
+from reconciler.decide.desired_state import decide
 from reconciler.plan.build import make_plan
 from reconciler.report.status import RunSummary, fleet_status
 from tests.builders import a_cluster, a_federated_replica_set, a_fleet, a_policy_set, a_run, a_state, a_workload

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.decide import decide
+from reconciler.decide.desired_state import decide
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_text
 from reconciler.model import ConfigMap, ObjectRef
 from reconciler.plan.build import make_plan

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.change_codes import ChangeIfCode, Fact, change_if, fact, field_is
 from reconciler.decide.placement.placement_inputs import ClusterPlacement, LocalWorkload, PlacementCase
-from reconciler.decide.placement.status import FIRST_RETRY, Rejection, doubled
+from reconciler.decide.placement.recorded_status import FIRST_RETRY, Rejection, doubled
 from reconciler.decide.reasons import ReasonCode
 
 DRAINED = frozenset({"Draining", "Leaving"})

@@ -12,8 +12,8 @@ from reconciler.decide.placement.home_config_maps import (
     unreachable_text,
 )
 from reconciler.decide.placement.placement_inputs import PlacementInputs, placement_inputs
+from reconciler.decide.placement.recorded_status import REJECTED, rejection_key
 from reconciler.decide.placement.removed_policies import removed_policies
-from reconciler.decide.placement.status import REJECTED, rejection_key
 from reconciler.decide.reasons import Reason, ReasonCode, reason
 from reconciler.decide.selectors import local_ref
 from reconciler.model import ConfigMap, ObjectRef, ObservedState, Run

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.placement.cluster_capacity import capacities, capacity_after, waiting_replicas
 from reconciler.decide.placement.placement_inputs import LocalWorkload, PlacementCase
+from reconciler.decide.placement.recorded_status import PlacementStatus
 from reconciler.decide.placement.replicas_per_cluster import (
     Allocation,
     Demand,
@@ -18,7 +19,6 @@ from reconciler.decide.placement.replicas_per_cluster import (
     served_order,
     with_overflow,
 )
-from reconciler.decide.placement.status import PlacementStatus
 from reconciler.decide.reasons import Reasons
 from reconciler.model import NOTHING
 from reconciler.policy.types import FederatedReplicaSet

@@ -14,8 +14,8 @@ from reconciler.decide.placement.cluster_capacity import DRAINED
 from reconciler.decide.placement.desired_replicas import PlacementResult, lagging, placement_result
 from reconciler.decide.placement.placement_inputs import LocalWorkload, PlacementCase
 from reconciler.decide.placement.pod_counts import PodCounts
+from reconciler.decide.placement.recorded_status import ClusterStatus
 from reconciler.decide.placement.smallest_change import other_number, preference_of, smallest_change
-from reconciler.decide.placement.status import ClusterStatus
 from reconciler.decide.reasons import Reason, ReasonCode, reason, shared_reason, text_of
 from reconciler.messages import counted
 from reconciler.policy.types import ClusterPreference

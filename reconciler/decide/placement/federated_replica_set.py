@@ -29,7 +29,7 @@ from reconciler.decide.placement.placement_inputs import (
     PlacementInputs,
     production_of,
 )
-from reconciler.decide.placement.status import read_status, rejection_key, status_name, status_text
+from reconciler.decide.placement.recorded_status import read_status, rejection_key, status_name, status_text
 from reconciler.decide.placement.writes import asleep_writes, local_writes
 from reconciler.decide.protected_namespaces import protection
 from reconciler.decide.reasons import ReasonCode, reason

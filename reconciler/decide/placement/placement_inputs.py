@@ -17,7 +17,7 @@ from reconciler.decide.decisions import Notice, Undecided
 from reconciler.decide.owners_and_rollouts import Settled, SettledWorkloads
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED, UNREACHABLE, Home, home_of, known_since
 from reconciler.decide.placement.pod_counts import PodCounts
-from reconciler.decide.placement.status import (
+from reconciler.decide.placement.recorded_status import (
     PlacementStatus,
     Rejection,
     placement_group,

@@ -27,7 +27,7 @@ from reconciler.decide.freeze import restriction
 from reconciler.decide.placement.home_config_maps import config_map_deleted
 from reconciler.decide.placement.ownership import is_about, owner_of, placed_by, why_not_placed
 from reconciler.decide.placement.placement_inputs import ClusterPlacement, PlacementInputs
-from reconciler.decide.placement.status import STATUS_PREFIX, placement_group
+from reconciler.decide.placement.recorded_status import STATUS_PREFIX, placement_group
 from reconciler.decide.protected_namespaces import protection
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
 from reconciler.decide.removal_guard import FleetGuards, removal_guards

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from reconciler.decide.decide import decide
+from reconciler.decide.desired_state import decide
 from reconciler.decide.downscale.scale_down_preview import pod_ranking_of, pods_to_rank
 from reconciler.model import OwnerReference, PodsQuestion, Workload
 from reconciler.policy.types import DownscaleTarget

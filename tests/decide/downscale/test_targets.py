@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, Phase
-from reconciler.decide.downscale.decide import decide_downscale
+from reconciler.decide.downscale.targets import decide_downscale
 from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason

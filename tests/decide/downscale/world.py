@@ -14,10 +14,10 @@ from reconciler.backends.backend import Backend
 from reconciler.backends.protocols import CONFIG_MAPS, PODS, PodPickerClient
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.decide.decisions import Decision
-from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.planned_victims import with_victims
+from reconciler.decide.downscale.targets import decide_downscale
 from reconciler.errors import NotFoundError
 from reconciler.model import JOURNAL, NOTHING, ObjectRef, PatchOperation, Pod, Run, Write
 from reconciler.observe.clusters import observe

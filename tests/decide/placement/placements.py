@@ -13,7 +13,7 @@ from reconciler.decide.idling.decide import IdlingOutcome
 from reconciler.decide.owners_and_rollouts import Settled
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.local_replica_sets import form_of
-from reconciler.decide.placement.status import status_name
+from reconciler.decide.placement.recorded_status import status_name
 from reconciler.model import ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Workload
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import ClusterPreference, FederatedReplicaSet, Fleet, Tenant

@@ -16,7 +16,7 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.decisions import Decision, DesiredState
 from reconciler.decide.placement.decide import decide_placement
 from reconciler.decide.placement.home_config_maps import MEMORY, home_of, keeper_of
-from reconciler.decide.placement.status import read_status, rejection_after_failure, rejection_key, status_name
+from reconciler.decide.placement.recorded_status import read_status, rejection_after_failure, rejection_key, status_name
 from reconciler.labels import LabelSelector
 from reconciler.model import Condition, ConfigMap, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import FederatedReplicaSet, FleetCluster, PolicySet

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from reconciler.decide.decide import decide
+from reconciler.decide.desired_state import decide
 from reconciler.decide.placement.decide import decide_placement
+from reconciler.decide.placement.recorded_status import placement_group
 from reconciler.decide.placement.replicas_per_cluster import allocate
-from reconciler.decide.placement.status import placement_group
 from reconciler.model import ObservedState
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import ClusterPreference

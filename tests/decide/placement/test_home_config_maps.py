@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.cli.doctor_findings import home_finding
 from reconciler.decide.decisions import FieldChange, Verb
 from reconciler.decide.placement.home_config_maps import home_of
-from reconciler.decide.placement.status import read_status, rejection_after_failure, rejection_key
+from reconciler.decide.placement.recorded_status import read_status, rejection_after_failure, rejection_key
 from reconciler.model import ObjectRef
 from tests.builders import NOW, a_cluster, a_fleet, a_state
 

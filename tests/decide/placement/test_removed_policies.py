@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.owners_and_rollouts import Settled
-from reconciler.decide.placement.status import rejection_key
+from reconciler.decide.placement.recorded_status import rejection_key
 from reconciler.model import OwnerReference
 from reconciler.policy.kinds.federated_replica_set import TargetRef
 from reconciler.policy.types import ClusterPreference, Place, Tenant

@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from reconciler.decide.placement.status import rejection_after_failure, rejection_key
+from reconciler.decide.placement.recorded_status import rejection_after_failure, rejection_key
 from reconciler.model import ObjectRef, OwnerReference
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW_NS, a_cluster, a_fleet, a_namespace, a_pod, change_if_of

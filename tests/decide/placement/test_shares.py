@@ -15,7 +15,7 @@ from reconciler.decide.placement.desired_replicas import next_step, placement_re
 from reconciler.decide.placement.home_config_maps import unknown_since
 from reconciler.decide.placement.placement_inputs import LocalWorkload, PlacementCase, placement_inputs
 from reconciler.decide.placement.pod_counts import PodCounts
-from reconciler.decide.placement.status import PlacementStatus
+from reconciler.decide.placement.recorded_status import PlacementStatus
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_fleet, a_policy_set, a_ref, a_run, a_state, a_workload
 from tests.cases import cases

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import ObservedCapacity
 from reconciler.decide.decisions import Verb
-from reconciler.decide.placement.status import read_rejection, rejection_after_failure
+from reconciler.decide.placement.recorded_status import read_rejection, rejection_after_failure
 from reconciler.policy.types import ClusterPreference
 from tests.builders import NOW, a_cluster, a_ref, change_if_of
 from tests.cases import cases

@@ -11,9 +11,9 @@ from reconciler.connection_settings import PickerAnswer
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.change_codes import field_is
 from reconciler.decide.decisions import Decision, DesiredState, Notice, Phase, PolicyExplanation, Undecided, Verb
-from reconciler.decide.downscale.decide import decide_downscale
 from reconciler.decide.downscale.journal import decide_recovery
 from reconciler.decide.downscale.planned_victims import with_victims
+from reconciler.decide.downscale.targets import decide_downscale
 from reconciler.decide.freeze import freeze_notices, frozen
 from reconciler.decide.held_back import held_idles, within_limits
 from reconciler.decide.idling.decide import decide_idling, decide_wakes_due
