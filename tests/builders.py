@@ -12,7 +12,7 @@ from reconciler.connection_settings import ClusterConnection, PodPicker
 from reconciler.decide.decisions import LimitUse, PolicyExplanation
 from reconciler.decide.downscale.victim_choice import DEFAULT
 from reconciler.decide.reasons import Reason, ReasonCode
-from reconciler.decide.victim_forecast import NO_VICTIMS, DownscaleSettings, Strategy, VictimForecast
+from reconciler.decide.victim_fields import NO_VICTIMS, DownscaleSettings, Strategy, VictimForecast
 from reconciler.labels import LabelSelector
 from reconciler.model import (
     Endpoints,

@@ -25,7 +25,7 @@ from reconciler.decide.downscale.journal import (
 from reconciler.decide.downscale.planned_victims import domains_of
 from reconciler.decide.downscale.victim_choice import DEFAULT, PodGroup, pod_group
 from reconciler.decide.owners_and_rollouts import own_key, owner_key
-from reconciler.decide.victim_forecast import DownscaleSettings
+from reconciler.decide.victim_fields import DownscaleSettings
 from reconciler.errors import LockLostError, NotFoundError, StaleError
 from reconciler.labels import selector_text
 from reconciler.model import ObjectRef, ObservedCluster, Pod, Run, Workload, Write

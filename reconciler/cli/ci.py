@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from reconciler.cli.code_host import github_run, gitlab_run, publish
 from reconciler.cli.option_values import seconds, written_as
 from reconciler.cli.options import GENERAL, Options, argument, option, path_argument, verb
 from reconciler.cli.output import say, show, workflow_command
 from reconciler.cli.policies import checked, workflow_commands
+from reconciler.cli.pull_request_comment import github_run, gitlab_run, publish
 from reconciler.errors import CommentError, ExitCode, FailOn, Problem, first_exit_code
 from reconciler.redaction import printable_without_credentials
 from reconciler.report.code_host import ReviewComment, leveled, marker_of, render_review

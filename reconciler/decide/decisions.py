@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from reconciler.decide.change_codes import ChangeIf, FindChange
 from reconciler.decide.reasons import Reasons, text_of
-from reconciler.decide.victim_forecast import DownscaleSettings, PlanNumber, VictimForecast
+from reconciler.decide.victim_fields import DownscaleSettings, PlanNumber, VictimForecast
 from reconciler.model import NOTHING, ObjectRef, PodsQuestion
 from reconciler.pod_requests import NO_REQUESTS, PodRequests
 from reconciler.policy.types import Writes

@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr, replace
 
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Job, Phase, Verb
 from reconciler.decide.reasons import CODES, ReasonCode
-from reconciler.decide.victim_forecast import DownscaleSettings, PlanNumber, VictimForecast
+from reconciler.decide.victim_fields import DownscaleSettings, PlanNumber, VictimForecast
 from reconciler.model import ObjectRef, pointed_path, pointer
 from reconciler.plan.model import Action, json_value
 from reconciler.plan.order import numbered_actions

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from reconciler.decide.decisions import HeldBack, Job, LimitUse, Notice, Overridden, PlacementView, Undecided
 from reconciler.decide.reasons import Reasons
-from reconciler.decide.victim_forecast import PlanNumber
+from reconciler.decide.victim_fields import PlanNumber
 from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.plan.change_json import (

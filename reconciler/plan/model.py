@@ -20,7 +20,7 @@ from reconciler.decide.decisions import (
     Undecided,
 )
 from reconciler.decide.downscale.decreases_by_others import SeenReplicas
-from reconciler.decide.victim_forecast import PlanNumber
+from reconciler.decide.victim_fields import PlanNumber
 from reconciler.model import NOTHING, ObjectRef, QueryKey, pointer
 
 

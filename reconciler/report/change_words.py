@@ -10,7 +10,7 @@ from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.recorded_status import STATUS_PREFIX
-from reconciler.decide.victim_forecast import VictimForecast
+from reconciler.decide.victim_fields import VictimForecast
 from reconciler.messages import counted, first_of
 from reconciler.model import JOURNAL, ObjectRef
 from reconciler.plan.effects import Effect, effect_of, is_acted_on

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from reconciler.apply.outcomes import Outcome, OutcomeStatus
-from reconciler.decide.victim_forecast import PlanNumber
+from reconciler.decide.victim_fields import PlanNumber
 from reconciler.errors import PlanFileError
 from reconciler.plan.change_json import JsonObject
 from reconciler.plan.effects import fewer, more

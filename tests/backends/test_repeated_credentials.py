@@ -20,8 +20,8 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.request_form import ApiRequest, Operation
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import SERVICES
-from reconciler.cli.code_host import github_run, gitlab_run
 from reconciler.cli.deliveries import push
+from reconciler.cli.pull_request_comment import github_run, gitlab_run
 from reconciler.connection_settings import PrometheusConnection
 from reconciler.errors import ClusterError, CommentError
 from reconciler.http.connections import connections

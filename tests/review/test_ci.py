@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli.code_host import RestApi, github_comments, publish
+from reconciler.cli.pull_request_comment import RestApi, github_comments, publish
 from reconciler.errors import CommentError, Problem
 from reconciler.report.code_host import ReviewComment, marker_of, render_review, shortened
 from tests.pipeline.calls import Folder, Said

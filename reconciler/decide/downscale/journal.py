@@ -33,7 +33,7 @@ from reconciler.decide.downscale.deletion_order import deletion_cost, goes_first
 from reconciler.decide.downscale.victim_choice import PodGroup, VictimSelection
 from reconciler.decide.owners_and_rollouts import replaces_replica_sets
 from reconciler.decide.reasons import ReasonCode, Reasons, reason
-from reconciler.decide.victim_forecast import PlanNumber
+from reconciler.decide.victim_fields import PlanNumber
 from reconciler.errors import AnnotationError
 from reconciler.model import (
     DELETION_COST,

@@ -34,7 +34,7 @@ from reconciler.decide.downscale.victim_choice import (
     without_cost,
     without_domains,
 )
-from reconciler.decide.victim_forecast import NO_VICTIMS, VictimForecast
+from reconciler.decide.victim_fields import NO_VICTIMS, VictimForecast
 from reconciler.model import (
     NOTHING,
     Node,

@@ -11,7 +11,7 @@ from reconciler.decide.decisions import DesiredState
 from reconciler.decide.downscale.deletion_order import PodRule, rank_victims
 from reconciler.decide.downscale.planned_victims import BALANCE, domains_of, with_victims
 from reconciler.decide.downscale.victim_choice import decrease_of, nanoseconds_at, pod_group, relatives_in, siblings_in
-from reconciler.decide.victim_forecast import NO_VICTIMS, VictimForecast
+from reconciler.decide.victim_fields import NO_VICTIMS, VictimForecast
 from reconciler.model import ObservedState, Pod, PodsQuestion, Run, Workload
 from reconciler.policy.types import PolicySet
 

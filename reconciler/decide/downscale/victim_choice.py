@@ -24,7 +24,7 @@ from reconciler.decide.downscale.deletion_order import (
 )
 from reconciler.decide.owners_and_rollouts import OwnerKey, owner_key
 from reconciler.decide.selectors import LocalKey, SelectingPolicies, federated_by_local_key, key_of, of_highest_priority
-from reconciler.decide.victim_forecast import DownscaleSettings, Strategy
+from reconciler.decide.victim_fields import DownscaleSettings, Strategy
 from reconciler.errors import PickerError
 from reconciler.model import FIELD_MANAGER, ObjectRef, ObservedCluster, ObservedState, Pod, Run, Workload
 from reconciler.policy.types import DownscalePolicy, FederatedReplicaSet, FleetCluster, PolicySet

@@ -11,7 +11,7 @@ from reconciler.connection_settings import PickerAnswer, PickerRequest
 from reconciler.decide.decisions import Cause, Decision, DesiredState, Notice, Phase, Verb, replicas_change
 from reconciler.decide.downscale.deletion_order import RankingRules
 from reconciler.decide.downscale.planned_victims import is_steady, picker_requests, with_victims
-from reconciler.decide.victim_forecast import DownscaleSettings, VictimForecast
+from reconciler.decide.victim_fields import DownscaleSettings, VictimForecast
 from reconciler.model import Node, ObjectRef, Pod, PodsQuestion, Workload
 from reconciler.policy.types import ClusterPreference, DownscalePolicy, FederatedReplicaSet
 from tests.builders import (

@@ -1,4 +1,4 @@
-"""Which pods a plan says that a scale-down deletes, and by what apply chooses them."""
+"""What a saved plan says of a scale-down: which pods it deletes, and by what apply chooses them."""
 
 from __future__ import annotations
 
