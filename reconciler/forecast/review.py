@@ -20,7 +20,7 @@ from reconciler.forecast.timelines import Forecast, HeldBackPeriod, Segment, Wor
 from reconciler.model import NOTHING, ObjectRef, ObservedState, by_key
 from reconciler.plan.filters import Filters, matches_any
 from reconciler.plan.model import Action, Plan
-from reconciler.policy.compiled import PolicyChanges, policy_changes
+from reconciler.policy.policy_changes import PolicyChanges, policy_changes
 from reconciler.policy.types import Fleet, PolicySet
 from reconciler.report.change_words import what_of
 from reconciler.report.times import common_zone

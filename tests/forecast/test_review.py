@@ -27,7 +27,7 @@ from reconciler.labels import LabelSelector
 from reconciler.messages import counted
 from reconciler.model import ObjectRef
 from reconciler.plan.filters import Filters
-from reconciler.policy.compiled import PolicyChanges, PolicyFieldChange, Renamed
+from reconciler.policy.policy_changes import PolicyChanges, PolicyFieldChange, Renamed
 from reconciler.policy.types import PolicySet
 from reconciler.report.markdown import LONGEST_TEXT
 from tests.forecast.random_fleets import RecordedRequests, document, first_of, policy_set

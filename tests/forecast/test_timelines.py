@@ -15,7 +15,7 @@ from reconciler.forecast.simulation import Simulation
 from reconciler.forecast.timelines import Wake, total
 from reconciler.model import ObjectRef
 from reconciler.pod_requests import PodRequests, requests_of
-from reconciler.policy.compiled import policy_changes
+from reconciler.policy.policy_changes import policy_changes
 from reconciler.policy.types import PolicySet, Prices
 from tests.builders import an_idle_record
 from tests.forecast.nights import FLEET, FRIDAY, NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
