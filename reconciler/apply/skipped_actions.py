@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import count
@@ -28,27 +29,24 @@ _FREEZE_SECONDS = 5.0
 """And for how long."""
 
 
+@dataclass
 class SkippedActions:
     """Which of `actions` are not even tried; `done` has the outcomes of those that are over, by their ids."""
 
-    def __init__(
-        self,
-        actions: Sequence[Action],
-        accesses: Mapping[str, Access],
-        left_out: Mapping[str, LeftOut],
-        freezes: Mapping[str, FreezeCheck],
-        done: Mapping[int, Outcome],
-    ) -> None:
+    actions: Sequence[Action]
+    accesses: Mapping[str, Access]
+    left_out: Mapping[str, LeftOut]
+    freezes: Mapping[str, FreezeCheck]
+    done: Mapping[int, Outcome]
+
+    def __post_init__(self) -> None:
         # A group is left out whole where one of its clusters may not be written to.
         self._barred = {
-            action.decision.group: left_out[action.ref.cluster].of(action.ref.cluster)
-            for action in actions
-            if action.ref.cluster in left_out
+            action.decision.group: self.left_out[action.ref.cluster].of(action.ref.cluster)
+            for action in self.actions
+            if action.ref.cluster in self.left_out
         }
-        self._refs = {action.id: action.ref for action in actions}
-        self._accesses = accesses
-        self._freezes = freezes
-        self._done = done
+        self._refs = {action.id: action.ref for action in self.actions}
 
     def outcome(self, action: Action) -> Outcome | None:
         """Return the outcome of an action that is skipped, with the reason; None where it is tried."""
@@ -56,14 +54,14 @@ class SkippedActions:
         barred = self._barred.get(action.decision.group)
         if barred is not None:
             return skipped(barred.why, locked=barred.held)
-        if not self._accesses[action.ref.cluster].lock.held():
+        if not self.accesses[action.ref.cluster].lock.held():
             return skipped(str(LockLostError(action.ref.cluster)))
         for need in action.needs:
-            before = self._done.get(need)
+            before = self.done.get(need)
             if before is None or before.status is not OutcomeStatus.APPLIED:
                 tenant = "" if before is None else before.tenant
                 return skipped(f"needs {self._refs[need]}, which was not applied", tenant=tenant)
-        frozen = self._freezes[action.ref.cluster].why_not(action.decision)
+        frozen = self.freezes[action.ref.cluster].why_not(action.decision)
         return skipped(frozen) if frozen else None
 
 
