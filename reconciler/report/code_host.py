@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -83,7 +83,7 @@ def code_quality(found: Found) -> str:
                 "check_name": _RULES[level][0],
                 "fingerprint": mark,
                 "severity": _SEVERITIES[level],
-                "location": {"path": posixpath.normpath(problem.file), "lines": {"begin": problem.line}},
+                "location": {"path": os.path.relpath(problem.file), "lines": {"begin": problem.line}},
             }
             for (level, problem), mark in zip(found, _fingerprints(found), strict=True)
         ]
@@ -92,7 +92,7 @@ def code_quality(found: Found) -> str:
 
 def _result(level: str, problem: Problem, fingerprint: str) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": quote(posixpath.normpath(problem.file), errors="surrogateescape")},
+        "artifactLocation": {"uri": quote(os.path.relpath(problem.file), errors="surrogateescape")},
         "region": {"startLine": problem.line, "startColumn": problem.column},
     }
     return {
@@ -108,7 +108,7 @@ def _fingerprints(found: Found) -> Iterator[str]:
     """Yield what stays the same while lines move, and is another one for each of several equal problems."""
     seen: dict[str, int] = {}
     for level, problem in found:
-        text = "\0".join((level, posixpath.normpath(problem.file), problem.field, problem.message))
+        text = "\0".join((level, os.path.relpath(problem.file), problem.field, problem.message))
         seen[text] = seen.get(text, 0) + 1
         yield hashlib.sha256(f"{text}\0{seen[text]}".encode(errors="surrogateescape")).hexdigest()
 

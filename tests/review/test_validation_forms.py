@@ -54,6 +54,16 @@ def test_all_forms_name_the_same_places(quickstart, files, expected, code):
     }
 
 
+@pytest.mark.parametrize("form", ["sarif", "gitlab"])
+def test_a_full_path_says_the_same_as_a_relative_one(quickstart, form):
+    """Code hosts know files by their path in the repository, and a pipeline may have another folder each time."""
+    quickstart.write("policies/a.yaml", "- x\n")
+    full, relative = (
+        quickstart.call("validate", path, "-o", form).out for path in (f"{quickstart.path}/policies", "policies")
+    )
+    assert full == relative
+
+
 def test_warnings_are_minor_and_fail_nothing(quickstart):
     text = (quickstart.path / "policies" / "idling.yaml").read_text()
     quickstart.write("policies/idling.yaml", text.replace('include: ["dev-*"]', 'include: ["dev-*", dev-shared]'))
