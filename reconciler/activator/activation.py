@@ -25,6 +25,7 @@ from reconciler.activator.objects import (
     slice_manifests,
 )
 from reconciler.activator.splice import Splice, connected, proxy_header, reset
+from reconciler.activator.wake_ports import is_wake_port
 
 
 class _Phase(Enum):
@@ -326,7 +327,7 @@ class Activation:
 
     def _traffic(self, port: WatchedPort) -> None:
         service = self._observed.service
-        if not self._is_idle or service is None or not service.wakes(port):
+        if not self._is_idle or service is None or not is_wake_port(service, port):
             return
         self._traffic_at = now = self._loop.time()
         if now >= self._signals_at:

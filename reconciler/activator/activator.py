@@ -29,6 +29,7 @@ from reconciler.activator.objects import (
 from reconciler.activator.pod_addresses import PodAddresses
 from reconciler.activator.publication import RENEW_SECONDS, Publication, SlicePublisher
 from reconciler.activator.wake import WakeQueue, Waker
+from reconciler.activator.wake_ports import wake_ports_problem
 from reconciler.apply.waits import PROXIES_LEARN_SECONDS
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.watch import Watch, WatchHandlers
@@ -287,8 +288,7 @@ class Activator:
             if service is not None:
                 self._tell_unheld(service)
         if service is not None:
-            problem = service.wake_ports_problem
-            self._tell_problem(service, "wake ports", "WakePortsUnknown", problem)
+            self._tell_problem(service, "wake ports", "WakePortsUnknown", wake_ports_problem(service))
 
     def _tell_unheld(self, service: WatchedService) -> None:
         """Report why connections to an idle Service are not held, or only some of them, or take in that all are."""

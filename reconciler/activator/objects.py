@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping
-from fnmatch import fnmatchcase
 from ipaddress import ip_address
-from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct, field
@@ -14,14 +12,9 @@ from reconciler.backends.decode.metadata import Metadata
 from reconciler.backends.decode.shapes import Endpoint, ServiceSpec
 from reconciler.backends.decode.values import Wire
 from reconciler.backends.kubernetes.watch import WatchedResource
-from reconciler.decide.annotations import Key, quoted
+from reconciler.decide.annotations import Key
 from reconciler.decide.idling.service_records import ServiceRecord, read_service_record
-from reconciler.messages import first_of
 from reconciler.model import ACTIVATOR_MANAGER, ACTIVATOR_POD_LABEL, MANAGED_BY_LABEL, SERVICE_LABEL, ObjectRef
-from reconciler.untrusted_text import one_line
-
-_QUIET_PORTS = "*metrics*"
-_NO_PORT = "none"
 
 K = TypeVar("K")
 W = TypeVar("W", bound="_WatchedObject")
@@ -86,29 +79,6 @@ class WatchedService(_WatchedObject):
     def problem(self) -> str:
         """Return why connections to it cannot be held, "" where they can."""
         return self.spec.unheld
-
-    def wakes(self, port: WatchedPort) -> bool:
-        """Return whether traffic on `port` wakes the Service."""
-        named = self._wake_ports
-        return not fnmatchcase(port.label, _QUIET_PORTS) if named is None else not named.isdisjoint(_words_of(port))
-
-    @property
-    def wake_ports_problem(self) -> str:
-        """Return which of the ports that are to wake it it does not have, "" where it has all."""
-        known = {_NO_PORT, *chain.from_iterable(map(_words_of, self.ports))}
-        unknown = [quoted(one_line(word)) for word in sorted((self._wake_ports or frozenset()) - known)]
-        expected = f"expected names or numbers of its ports, or {_NO_PORT}"
-        return f"{Key.WAKE_PORTS} is {first_of(unknown, 3)}, {expected}" if unknown else ""
-
-    @property
-    def _wake_ports(self) -> frozenset[str] | None:
-        """Return the words that say which ports wake it, None where nothing does."""
-        named = self.annotations.get(Key.WAKE_PORTS)
-        return None if named is None else frozenset(part.strip() for part in named.split(",")) - {""}
-
-
-def _words_of(port: WatchedPort) -> tuple[str, str]:
-    return port.label, str(port.port)
 
 
 class _Conditions(Wire):

@@ -61,26 +61,6 @@ def test_what_cannot_be_held(spec: dict[str, Any], word: str) -> None:
     assert bool(word) is bool(problem)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "waking", "unknown"),
-    [
-        pytest.param(None, ["http", "9000"], "", id="all but metrics"),
-        pytest.param("http-metrics", ["http-metrics"], "", id="by name"),
-        pytest.param(" http , 9000", ["http", "9000"], "", id="by name and number"),
-        pytest.param("", [], "", id="empty"),
-        pytest.param("none", [], "", id="none"),
-        pytest.param("htp,9000, 8080", ["9000"], '"8080", "htp"', id="what is no port of it"),
-    ],
-)
-def test_which_ports_wake(annotation: str | None, waking: list[str], unknown: str) -> None:
-    ports = [{"name": "http", "port": 80}, {"port": 9000}, {"name": "http-metrics", "port": 9090}]
-    annotations = {} if annotation is None else {"reconciler/wake-ports": annotation}
-    service = a_watched_service(annotations=annotations, spec={"ports": ports})
-    assert [one.name or str(one.port) for one in service.ports if service.wakes(one)] == waking
-    expected = f"reconciler/wake-ports is {unknown}, expected names or numbers of its ports, or none"
-    assert service.wake_ports_problem == (expected if unknown else "")
-
-
 def test_backends_are_those_of_others_by_port_ready_ones_first() -> None:
     port = [{"name": "http", "port": 8080}]
     slices = [
