@@ -150,6 +150,12 @@ def test_no_body_is_more_than_refused(body):
     assert {*answer.chosen, *answer.tied} <= set(PODS)
 
 
+def test_a_broken_contract_is_not_asked_again():
+    with PickerServer(says(["web-9"]), says(["web-1"])) as server:
+        assert "no candidate" in refusal(a_picker(server, max_retries=3))
+    assert server.connections == 1
+
+
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
 def test_statuses_that_are_asked_again(status):
     clock = FakeClock()

@@ -30,7 +30,7 @@ from reconciler.errors import (
     UnreachableError,
 )
 from reconciler.http.client import HttpResponse
-from reconciler.model import ObjectRef, Write
+from reconciler.model import ObjectRef, PatchOperation, Write
 from reconciler.time_limit import Clock, TimeLimit
 from tests.fakes import FakeClock
 from tests.real import faults
@@ -196,6 +196,20 @@ def test_a_server_that_does_not_know_the_time(api_server, api_namespace, tmp_pat
         assert abs(holder.cluster.now() - datetime.now(UTC)) < timedelta(minutes=1)
         holder.lock.release()
         assert Preflight(holder.requests, holder.connection).server().version
+
+
+def test_a_run_that_stood_still_too_long_has_lost_it_and_writes_nothing(api_server, api_namespace):
+    settings = {"metadata": {"name": "settings"}, "data": {"a": "b"}}
+    api_server.api.create(f"/api/v1/namespaces/{api_namespace}/configmaps", settings)
+    holder = Holder(api_server, api_namespace, "slow")
+    holder.lock.acquire(TimeLimit(0))
+    holder.clock.shift = LEASE_DURATION + 1.0
+    assert holder.lock.held() is False
+    ref = ObjectRef("east", api_namespace, "ConfigMap", "settings")
+    with pytest.raises(LockLostError, match="the lock was lost, nothing more is written there"):
+        holder.cluster.write(Write("patch", ref, "v1", patch=(PatchOperation("replace", "/data/a", "c"),)))
+    assert api_server.api.get(f"/api/v1/namespaces/{api_namespace}/configmaps/settings")["data"] == {"a": "b"}
+    holder.lock.release()
 
 
 def test_a_lease_that_somebody_took_is_not_given_back(api_server, api_namespace, monkeypatch):
