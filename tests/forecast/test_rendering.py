@@ -12,6 +12,7 @@ from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
 from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
 from reconciler.forecast.timelines import Segment
+from reconciler.pod_requests import PodRequests
 from reconciler.policy.types import Prices
 from tests.forecast.nights import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
 from tests.pipeline.calls import Folder
@@ -64,6 +65,15 @@ def test_json_has_every_step() -> None:
     web = next(one for one in found["workloads"] if one["object"].endswith("web"))
     assert [step["replicas"] for step in web["steps"]] == [0, 0, 0]
     assert [step.get("assumes") for step in web["steps"]] == ["requests = 0", None, "requests = 0"]
+
+
+def test_json_rounds_to_what_a_price_or_a_request_may_have() -> None:
+    made = a_forecast()
+    savings = forecast_to_dict(made, "policy", Prices(cpu=1 / 3))["savings"]
+    assert (savings["percent"], savings["money"]) == (41.67, 8.3333)
+    odd = replace(made, timelines=(replace(made.timelines[0], requests=PodRequests(1 / 3, 2 / 3)),))
+    (timeline,) = forecast_to_dict(odd, "policy", Prices())["workloads"]
+    assert timeline["requests"] == {"cpu": 0.333333, "memoryGiB": 0.666667}
 
 
 def test_when_a_workload_is_deleted_is_a_step() -> None:

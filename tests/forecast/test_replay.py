@@ -291,6 +291,14 @@ def test_a_gap_is_unknown_and_changes_nothing() -> None:
     assert "measured only from Tue 2026-11-03 22:20 on: 1d14h40m of 3d" in notes(found)
 
 
+def test_only_gaps_of_the_time_that_is_replayed_are_told() -> None:
+    history = a_history({})
+    scraped = tuple(None if n in (0, 1, 300, 301, 302) else 3.0 for n in range(history.count))
+    answers = {**history.answers, SCRAPES: RangeAnswer((RangeSeries({}, scraped),))}
+    found = replayed(*a_web(), QueryHistory(history.start, STEP, history.count, answers), timedelta(days=2))
+    assert "a: nothing was measured for 30m in all: metrics are unknown then" in notes(found)
+
+
 def test_a_query_that_failed_is_named() -> None:
     history = a_history({}, usual=3)
     answers = {**history.answers, "sum(other)": RangeAnswer(error="timeout")}

@@ -48,6 +48,7 @@ SHAPES = [
     pytest.param(QUIET_OFFICE, ("Mon-Thu 19:00-08:00", "Fri 19:00-Mon 08:00"), id="working days"),
     pytest.param(SHOP, ("22:00-06:00",), id="each day"),
     pytest.param(Shape(9, 12.5), ("12:30-09:00",), id="mornings"),
+    pytest.param(Shape(12.5, 19), ("19:00-12:00",), id="afternoons"),
     pytest.param(Shape(11, 25.5, range(5)), ("Tue-Fri 01:30-11:00", "Sat 01:30-Mon 11:00"), id="until after midnight"),
     pytest.param(Shape(22, 34, (6, 0, 1, 2, 3)), ("Mon-Thu 12:00-22:00", "Fri 12:00-Sun 22:00"), id="nights"),
 ]
@@ -108,6 +109,22 @@ def test_a_call_in_one_night_does_not_spoil_a_window() -> None:
 def test_too_few_nights_teach_nothing() -> None:
     nights = {date(2026, 11, 16) + timedelta(days=n): 0xFFFF << 32 for n in range(4)}
     assert window_of(nights) is None
+
+
+@pytest.mark.parametrize(
+    ("slot", "downtime"),
+    [
+        pytest.param(30, "Mon-Thu 19:00-08:00", id="one call at 03:00, and half of the night would be lost"),
+        pytest.param(35, "Mon-Thu 19:00-05:30", id="one call at 05:30, and a night less costs more than the end"),
+    ],
+)
+def test_a_night_in_which_somebody_called_costs_a_whole_day(slot: int, downtime: str) -> None:
+    office = (1 << 14) - 1 | 0xFF << 40  # calls until 19:00 and from 08:00 on
+    monday = date(2026, 11, 2)
+    nights = {monday + timedelta(days=7 * (n // 4) + n % 4): office for n in range(10)}
+    found = window_of({**nights, monday: office | 1 << slot})
+    assert found is not None
+    assert found.downtime == (downtime,)
 
 
 def test_what_was_not_measured_is_no_quiet_night() -> None:

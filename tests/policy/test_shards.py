@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.policy.types import PolicySet, Shard, shard_of
 from tests.builders import a_fleet
+from tests.cases import cases
 
 NAMES = [f"cluster-{number:03}" for number in range(200)]
 COUNTS = range(2, 12)
@@ -45,18 +46,20 @@ def test_the_parts_of_a_number_sum_to_it(number: int, weights: list[int]) -> Non
     assert all(part == 0 for part, weight in zip(parts, weights, strict=True) if not weight)
 
 
-@pytest.mark.parametrize(
-    ("namespaces", "placing"),
-    [
-        pytest.param(("shop",), True, id="only what is placed is of the first shard"),
-        pytest.param(("*",), False, id="everything is divided"),
-    ],
+@cases(
+    "placed selected namespaces expected",
+    ("nothing is placed", "", "abcdefgh", "*", (2, 2, 2, 2)),
+    ("only what is placed is of the first shard", "shop", "abcdefgh", "shop", (1, 0, 0, 0)),
+    ("all, where what is placed counts like one shard more", "shop", "abcdefgh", "*", (4, 2, 2, 2)),
+    ("one cluster of another shard", "shop", "b", "*", (1, 1, 0, 0)),
+    ("no cluster", "", "", "*", (0, 0, 0, 0)),
 )
-def test_what_policies_state_is_divided_by_what_they_may_select(namespaces: tuple[str, ...], placing: bool) -> None:
-    clusters = tuple((one, shard_of(one.name, 4)) for one in a_fleet(*NAMES[:40]).clusters)
-    weights = Shard(0, 4, clusters, frozenset({"shop"})).weights(lambda _: True, namespaces)
-    assert (sum(weights[1:]) == 0) is placing
-    assert weights[0] > 0
+def test_what_policies_state_is_divided_by_what_they_may_select(
+    placed: str, selected: str, namespaces: str, expected: tuple[int, ...]
+) -> None:
+    clusters = tuple((one, index % 4) for index, one in enumerate(a_fleet(*"abcdefgh").clusters))
+    shard = Shard(0, 4, clusters, frozenset({placed} - {""}))
+    assert shard.weights(lambda one: one.name in selected, (namespaces,)) == expected
 
 
 def test_a_shard_without_placement_reads_its_clusters_and_home() -> None:
