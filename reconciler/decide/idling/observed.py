@@ -352,7 +352,8 @@ class _Observer:
             return None
         said = tuple([entry for entry in written.annotations.items() if entry[0].startswith(_READ)])
         return (
-            *(written.ref.namespace, written.ref.kind, written.ref.group, id(verdict), self._production(scale)),
+            *(written.ref.cluster, written.ref.namespace, written.ref.kind, written.api_version),
+            *(id(verdict), self._production(scale)),
             *(written.replicas, written.no_place, written.loses_volumes, Key.FLUX_NAME_LABEL in written.labels),
             *(said, written.replicas_writer if said else None),
         )

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import Key
+from reconciler.decide.decisions import DesiredState
+from reconciler.decide.idling.decide import decide_idling
 from reconciler.model import FieldWriter, Workload
 from reconciler.policy.kinds.idling_policy import GitOps
 from reconciler.policy.types import IdlingPolicy
-from tests.builders import a_cluster, a_namespace, a_state, a_workload, an_idle_record
+from tests.builders import (
+    a_cluster,
+    a_fleet,
+    a_namespace,
+    a_policy_set,
+    a_run,
+    a_state,
+    a_workload,
+    an_idle_record,
+)
 from tests.cases import cases
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, NOON, a_policy, decided, workloads_selector
 
@@ -48,6 +61,7 @@ OWN: tuple[dict[str, Any], ...] = (
     {"kind": "StatefulSet"},
     {"kind": "CronJob"},
     {"kind": "CloneSet"},
+    {"kind": "CloneSet", "api_version": "apps.kruise.io/v1beta1"},
     {"namespace": "frozen"},
 )
 WRITERS = (None, FieldWriter("reconciler", NIGHT), FieldWriter("helm", NIGHT), FieldWriter("kubectl-scale"))
@@ -83,7 +97,10 @@ def said(found: tuple[Workload, ...], policies: tuple[IdlingPolicy, ...], now: d
     """All that is decided and said of these workloads, in an order that does not depend on what is beside them."""
     spaces = (a_namespace(), a_namespace("frozen", annotations={"reconciler/exclude": "true"}))
     desired = decided(a_state(a_cluster(workloads=found, namespaces=spaces)), *policies, now=now).desired
-    about = {str(one.ref) for one in found}
+    return said_of(desired, {str(one.ref) for one in found})
+
+
+def said_of(desired: DesiredState, about: Set[str]) -> list[str]:
     return sorted(
         [
             *map(repr, (*desired.decisions, *desired.observed, *desired.undecided, *desired.overridden)),
@@ -102,3 +119,33 @@ def test_each_is_decided_as_if_it_were_alone(policies: tuple[IdlingPolicy, ...],
     found = workloads(turned=turned)
     alone = [words for one in found for words in said((one,), policies, now)]
     assert said(found, policies, now) == sorted(alone)
+
+
+@cases(
+    "state annotations",
+    ("read only", "ReadOnly", {}),
+    ("leaving", "Leaving", {}),
+    ("its namespace is excluded", "Active", {"reconciler/exclude": "true"}),
+)
+@cases("east", ("decided before", "a-east"), ("decided after", "c-east"))
+def test_what_is_alike_on_another_cluster_is_decided_by_itself(
+    east: str, state: str, annotations: dict[str, str]
+) -> None:
+    fleet = a_fleet(east, "b-west")
+    states = tuple(replace(one, state=state if one.name == "b-west" else one.state) for one in fleet.clusters)
+    policies = a_policy_set(replace(fleet, clusters=states), idling=(a_policy(selector=workloads_selector("Job")),))
+
+    def said_with(*clusters: str) -> list[str]:
+        found = {name: a_workload(cluster=name, replicas=0, annotations=an_idle_record()) for name in clusters}
+        worlds = a_state(
+            a_cluster(east, workloads=tuple(one for one in found.values() if one.ref.cluster == east)),
+            a_cluster(
+                "b-west",
+                workloads=tuple(one for one in found.values() if one.ref.cluster == "b-west"),
+                namespaces=(a_namespace(cluster="b-west", annotations=annotations),),
+            ),
+        )
+        desired = decide_idling(policies, worlds, a_run(NIGHT)).desired
+        return said_of(desired, {str(one.ref) for one in found.values()})
+
+    assert said_with(east, "b-west") == sorted(said_with(east) + said_with("b-west"))
