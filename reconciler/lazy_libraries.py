@@ -2,7 +2,8 @@
 
 They compile some sixty regular expressions, above all those of PyYAML's own parser, a sixth of a `plan` of nothing.
 click imports `inspect`, with all that reads Python's own code, and asks `gettext` for translations that it does not
-have; msgspec imports `typing_extensions`, for what `typing` has since Python 3.11.
+have; msgspec imports `typing_extensions`, for what `typing` has since Python 3.11; urllib3 imports what finds the
+versions of packages, for HTTP/2.
 
 Source: breezy/lazy_regex.py of Breezy.
 """
@@ -70,11 +71,23 @@ class _LazyGettext(_LazyModule):
         return one if number == 1 else many
 
 
+class _LazyMetadata(_LazyModule):
+    """Versions of packages are looked up by what reads ZIP files too."""
+
+    def version(self, package: str) -> str:
+        return str(self.__getattr__("version")(package))
+
+
 @contextmanager
 def lazy_libraries() -> Iterator[None]:
     """Put off what is imported meanwhile would do and nobody needs yet. Only one thread may run."""
     re.compile = _LazyPattern  # type: ignore[assignment]
-    modules = [_LazyInspect("inspect"), _LazyGettext("gettext"), _LazyModule("msgspec.inspect")]
+    modules = [
+        _LazyInspect("inspect"),
+        _LazyGettext("gettext"),
+        _LazyModule("msgspec.inspect"),
+        _LazyMetadata("importlib.metadata"),
+    ]
     for module in modules:
         sys.modules.setdefault(module.__name__, module)
     _import_msgspec()

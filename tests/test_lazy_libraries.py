@@ -48,9 +48,9 @@ import sys
 from reconciler.lazy_libraries import lazy_libraries
 
 with lazy_libraries():
-    import click, msgspec
+    import click, msgspec, urllib3
     from click import core
-print({"gettext", "inspect", "msgspec.inspect", "typing_extensions"} & {*sys.modules})
+print({"gettext", "importlib.metadata", "inspect", "msgspec.inspect", "typing_extensions"} & {*sys.modules})
 print(core.inspect.cleandoc(" one line "), core.inspect.cleandoc("one\\n  two\\n  three").split("\\n"))
 import inspect
 print(core.inspect.signature is inspect.signature, inspect.cleandoc(" one line "))
@@ -58,6 +58,7 @@ print(core._("one"), core.ngettext("one", "many", 2))
 import gettext
 print(gettext.gettext is not core._, gettext.gettext("one"))
 print(msgspec.json.schema(list[int]), type(msgspec.inspect.type_info(int)).__name__)
+print(urllib3.http2.version("urllib3") == urllib3.__version__, urllib3.util.parse_url("http://[::1]:8080/a").port)
 """
 
 
@@ -70,6 +71,7 @@ def test_modules_are_imported_when_something_of_them_is_used():
         "one many",
         "True one",
         "{'type': 'array', 'items': {'type': 'integer'}} IntType",
+        "True 8080",
     ]
 
 

@@ -44,6 +44,7 @@ from reconciler.cli.run_time_limit import RunLimit
 from reconciler.connection_settings import DEFAULT_FOLDERS, CredentialSources
 from reconciler.errors import ClusterError, FailOn, PolicyError, Problem, UnreadPoliciesError, UsageError, reason_of
 from reconciler.labels import LabelSelector
+from reconciler.lazy_libraries import lazy_libraries
 from reconciler.model import OUR_LABELS
 from reconciler.observe.needed_objects import EVERYTHING, Scope
 from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
@@ -290,6 +291,11 @@ class RunOptions(Options, shared=True):
             UsageError: it stands in for a Fleet that has its records elsewhere.
         """
         bounded = self.bounded(fleet or self.read(self.path).fleet)
+        if self.snapshot is None:
+            with lazy_libraries():  # before any thread reads
+                from reconciler.backends.credentials.connection import load_libraries
+
+                load_libraries()
         world = open_world(bounded, self.snapshot, self.now, self.settings)
         context = click.get_current_context(silent=True)
         if context is not None and not self.quiet:
