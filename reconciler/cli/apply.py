@@ -33,8 +33,8 @@ from reconciler.pipeline import Applied, Control, Stage, apply, apply_wakes_due
 from reconciler.plan.model import Action, Plan
 from reconciler.policy.load import read_fleet, read_policies
 from reconciler.policy.types import Fleet, PolicySet
-from reconciler.saved_plan.checks_and_apply import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
 from reconciler.saved_plan.differences import Compared
+from reconciler.saved_plan.saved_plan import SavedPlan, apply_saved, check_fleet, read_saved, still_allowed
 
 
 class _ApplyOptions(RunOptions):

@@ -53,7 +53,7 @@ def exit_of_saved(applied: Applied, fail_on: Collection[FailOn]) -> ExitCode:
     return first_exit_code([*_of_fail_on(applied.plan, fail_on), *_of_outcomes(applied)])
 
 
-def exit_of_clusters(done: Sequence[str], failures: Sequence[str]) -> ExitCode:
+def exit_of_clusters(done: Collection[str], failures: Sequence[str]) -> ExitCode:
     """Say what failed on clusters, and return the exit code of a verb that was `done` on the others."""
     say_each("error", failures)
     if not done:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import chain, filterfalse
 
 from msgspec import Struct
 
@@ -97,11 +98,12 @@ def freeze_command(options: _FreezeOptions) -> int:
     records = _FreezeRecords.of(options)
     reason, by = " ".join(options.reason.split()), options.by or user_of_this_machine()
     freeze = Freeze(records.cluster, records.namespace, records.now + options.length, reason, by)
-    written, failures, replaced, _ = records.written(records.is_of, (freeze,))
+    before, failures = records.write(records.is_of, (freeze,))
+    replaced = dict.fromkeys(filter(records.is_of, chain(*before.values())))
     say_each("notice", (f"{_words(other, records, 'was ')}; this one takes its place" for other in replaced))
-    if written or options.output != "text":  # else nothing is frozen
-        show(FORMATS[options.output](freeze, written, records), options.output)
-    return exit_of_clusters(written, failures)
+    if before or options.output != "text":  # else nothing is frozen
+        show(FORMATS[options.output](freeze, [*before], records), options.output)
+    return exit_of_clusters(before, failures)
 
 
 class _FreezeRecords(Struct, frozen=True):
@@ -130,38 +132,35 @@ class _FreezeRecords(Struct, frozen=True):
         world = options.world(fleet)
         return cls(fleet, world, options.now, *_named(options.subject, fleet, world))
 
-    def written(
+    def write(
         self, ends: Callable[[Freeze], bool], begun: tuple[Freeze, ...] = ()
-    ) -> tuple[list[str], list[str], Mapping[Freeze, None], Mapping[Freeze, None]]:
-        """Put `begun` beside the freezes that go on; return the clusters whose ConfigMap was changed, or says that
-        already, what went wrong on others, which freezes end, and which go on.
-
-        Those whose time is over are neither. What cannot be read goes on, unless it ends, and is not written over.
+    ) -> tuple[dict[str, tuple[Freeze, ...]], list[str]]:
+        """Put `begun` beside the freezes that go on; return those that were in force before on each cluster whose
+        ConfigMap says so now, and what went wrong on others.
         """
-        done: list[str] = []
+        before: dict[str, tuple[Freeze, ...]] = {}
         failures: list[str] = []
-        ended: dict[Freeze, None] = {}
-        left: dict[Freeze, None] = {}
         for cluster in self.fleet.clusters:
             if self.cluster not in ("", cluster.name) and cluster.name != self.fleet.home:
                 continue
             try:
-                store = ConfigMapStore(self.world.access(cluster.name).cluster, self.fleet.namespace, CONFIG_MAP)
-                found = store.read(KEY)
-                known = freezes_in_force({KEY: found or ""}, self.now)
-                kept = tuple(freeze for freeze in known if not ends(freeze))
-                ended |= dict.fromkeys(filter(ends, known))
-                left |= dict.fromkeys(kept)
-                after = (*kept, *begun)
-                unread = [freeze.reason for freeze in after if freeze.until is None]
-                if unread:
-                    raise AnnotationError(f"{unread[0]}; unfreeze --all ends whatever it says")
-                if after or found is not None:
-                    store.write(KEY, freezes_text(after), found)
-                done.append(cluster.name)
+                before[cluster.name] = self._write_to(cluster.name, ends, begun)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are written all the same
                 failures.append(reason_on(cluster.name, error))
-        return done, failures, ended, left
+        return before, failures
+
+    def _write_to(self, cluster: str, ends: Callable[[Freeze], bool], begun: tuple[Freeze, ...]) -> tuple[Freeze, ...]:
+        """Write what goes on and what begins to a cluster, unless it cannot be read; return what was in force there."""
+        store = ConfigMapStore(self.world.access(cluster).cluster, self.fleet.namespace, CONFIG_MAP)
+        found = store.read(KEY)
+        known = freezes_in_force({KEY: found or ""}, self.now)
+        after = (*filterfalse(ends, known), *begun)
+        unread = [freeze.reason for freeze in after if freeze.until is None]
+        if unread:
+            raise AnnotationError(f"{unread[0]}; unfreeze --all ends whatever it says")
+        if after or found is not None:
+            store.write(KEY, freezes_text(after), found)
+        return known
 
 
 def _named(text: str | None, fleet: Fleet, world: World) -> tuple[str, str]:
@@ -220,10 +219,12 @@ def unfreeze_command(options: _UnfreezeOptions) -> int:
     if everything and subject is not None:
         raise UsageError(f"--all: stands beside {subject}, expected one of the two")
     records = _FreezeRecords.of(options)
-    written, failures, over, others = records.written(lambda freeze: everything or records.is_of(freeze))
+    before, failures = records.write(lambda freeze: everything or records.is_of(freeze))
+    known = dict.fromkeys(chain(*before.values()))
+    over = [freeze for freeze in known if everything or records.is_of(freeze)]
     if not over and not failures and not everything:
-        frozen = ", ".join(scope_of(freeze, records.fleet) for freeze in others)
+        frozen = ", ".join(scope_of(freeze, records.fleet) for freeze in known)
         raise UsageError(f"unfreeze: {subject or 'the Fleet'} is not frozen; {frozen or 'nothing'} is")
     if over or not failures or options.output != "text":
-        show(ENDED_FORMATS[options.output](over, written, records), options.output)
-    return exit_of_clusters(written, failures)
+        show(ENDED_FORMATS[options.output](over, [*before], records), options.output)
+    return exit_of_clusters(before, failures)

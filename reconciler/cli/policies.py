@@ -34,7 +34,7 @@ from reconciler.policy.types import PolicySet
 from reconciler.report.code_host import Found, code_quality, leveled, problem_words, sarif
 
 if TYPE_CHECKING:
-    from reconciler.forecast.selected_and_first_night import FirstNight
+    from reconciler.forecast.policy_reach import FirstNight
 
 _ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?")
 
@@ -46,7 +46,7 @@ def _counts(policies: PolicySet) -> dict[str, int]:
 def _lines(path: str, policies: PolicySet, night: FirstNight | None) -> Iterator[str]:
     yield f"{path}: valid, {', '.join(f'{count} {name}' for name, count in _counts(policies).items() if count)}"
     if night is not None:
-        from reconciler.forecast.selected_and_first_night import night_lines
+        from reconciler.forecast.policy_reach import night_lines
 
         yield from night_lines(night)
 
@@ -128,7 +128,7 @@ def validate_command(options: _ValidateOptions) -> int:
 def _first_night(policies: PolicySet, options: _ValidateOptions) -> FirstNight:
     from reconciler.cli.forecast import SimulatedSnapshot
     from reconciler.cli.run_options import RunOptions
-    from reconciler.forecast.selected_and_first_night import first_night
+    from reconciler.forecast.policy_reach import first_night
 
     shown = RunOptions(path=options.path, now=options.now, snapshot=options.snapshot)
     return first_night(SimulatedSnapshot(shown, policies).simulation(policies), policies, options.now)

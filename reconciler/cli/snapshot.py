@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import PODS
-from reconciler.backends.snapshot.files_and_locks import RECORDING_FILE
+from reconciler.backends.snapshot.files import RECORDING_FILE
 from reconciler.backends.snapshot.recorder import RecordedCluster, RecordedMetrics, Recorder
 from reconciler.cli.option_values import LONGEST_PAST, duration
 from reconciler.cli.options import GENERAL, argument, option, policies_option, verb

@@ -11,7 +11,7 @@ from reconciler.cli.output import Formats, say, show
 from reconciler.cli.run_options import RunOptions
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
-from reconciler.forecast.selected_and_first_night import guards, left_out_by, left_out_lines, reach_lines, reach_of
+from reconciler.forecast.policy_reach import guards, left_out_by, left_out_lines, reach_lines, reach_of
 from reconciler.messages import counted
 from reconciler.policy.load import read_policies
 from reconciler.policy.policy_files import TESTS

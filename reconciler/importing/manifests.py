@@ -15,7 +15,7 @@ from reconciler.backends.decode.mismatches import FieldPath, json_path, mismatch
 from reconciler.backends.decode.workloads import decoded_selector
 from reconciler.backends.patched_values import value_below
 from reconciler.backends.snapshot.file_content import objects_in, with_type_meta
-from reconciler.backends.snapshot.files_and_locks import is_manifest_name
+from reconciler.backends.snapshot.files import is_manifest_name
 from reconciler.errors import PolicyError, Problem, UsageError
 from reconciler.importing.shapes import ANY_OBJECT, shape_of
 from reconciler.labels import LabelSelector

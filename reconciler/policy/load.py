@@ -14,7 +14,7 @@ from reconciler.messages import alternatives, nearest, printable, shown
 from reconciler.policy.check import cross_problems, cross_warnings
 from reconciler.policy.file_owners import FLEET_FILE, FileOwners, below, main_fleet, owners_by
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
-from reconciler.policy.kinds.refused_fields import UNKNOWN
+from reconciler.policy.kinds.document_fields import UNKNOWN
 from reconciler.policy.overlaps import conflicts
 from reconciler.policy.policy_files import (
     PolicyDocuments,

@@ -13,6 +13,7 @@ from msgspec import Struct
 from reconciler.messages import Path
 from reconciler.policy.kinds.calendar import CalendarDocument, calendar_policy_of
 from reconciler.policy.kinds.document import Calendars, PolicyDocument
+from reconciler.policy.kinds.document_fields import read
 from reconciler.policy.kinds.downscale_policy import (
     PICKER,
     POD_PICKER,
@@ -24,7 +25,6 @@ from reconciler.policy.kinds.downscale_policy import (
 from reconciler.policy.kinds.federated_replica_set import FederatedReplicaSetDocument, federated_replica_set_of
 from reconciler.policy.kinds.fleet import FleetDocument, fleet_of
 from reconciler.policy.kinds.idling_policy import IdlingPolicyDocument, idling_policy_of
-from reconciler.policy.kinds.refused_fields import read
 from reconciler.policy.kinds.replica_set import ANNOTATION, PRODUCTION_ANNOTATION, ReplicaSetDocument, replica_set_of
 from reconciler.policy.types import PolicySet
 from reconciler.yaml.documents import Document

@@ -16,6 +16,7 @@ from reconciler.decide.reasons import CODES
 from reconciler.errors import PolicyError
 from reconciler.messages import Path, alternatives, nearest, shown
 from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.document_fields import read
 from reconciler.policy.kinds.fields import given
 from reconciler.policy.kinds.policy_test import (
     CaseFields,
@@ -25,7 +26,6 @@ from reconciler.policy.kinds.policy_test import (
     SeriesFields,
     StepFields,
 )
-from reconciler.policy.kinds.refused_fields import read
 from reconciler.policy.policy_files import TESTS, documents_in
 from reconciler.policy.types import Place
 from reconciler.yaml.files import find_files, is_inside, read_bytes

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.apply.outcomes import OutcomeStatus
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, PolicyExplanation, Verb, policy_title
 from reconciler.decide.limit_amounts import spellings_of
-from reconciler.forecast.selected_and_first_night import selecting_policies
+from reconciler.forecast.policy_reach import selecting_policies
 from reconciler.forecast.simulation import Step
 from reconciler.messages import nearest
 from reconciler.model import ObjectRef

@@ -1,7 +1,7 @@
 """A plan that was saved, and perhaps approved by somebody, is carried out as it is: what changed since is stale.
 
 The file may have been written to by anybody, so it is checked as soon as there is what a check needs, in
-`checks_and_apply.py`:
+`saved_plan.py`:
 
 1. the file alone, in `read_saved`: it is a plan of this version whose changes fit together (`plan/json.py`), it changes
    what a run may change (`allowed_changes.py`), and it is not too old;

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.files_and_locks import FileLock
+from reconciler.backends.snapshot.file_lock import FileLock
 from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.errors import StaleError
 from reconciler.model import ObjectRef

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.snapshot.files_and_locks import LOCK_FILE, FileLock
+from reconciler.backends.snapshot.file_lock import LOCK_FILE, FileLock
 from reconciler.errors import ClusterError, LockHeldError
 from reconciler.time_limit import TimeLimit
 from tests.fakes import FakeClock
 
 HOLD = """
 import sys, time
-from reconciler.backends.snapshot.files_and_locks import FileLock
+from reconciler.backends.snapshot.file_lock import FileLock
 from reconciler.time_limit import TimeLimit
 lock = FileLock(sys.argv[1], "the other process")
 lock.acquire(TimeLimit(10))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.protocols import CONFIG_MAPS
 from reconciler.backends.snapshot import manifest_store
-from reconciler.backends.snapshot.files_and_locks import scan
+from reconciler.backends.snapshot.files import scan
 from reconciler.errors import NotFoundError, StaleError
 from tests.backends.folders import a_folder, a_snapshot_cluster, patch
 from tests.backends.racers import COUNTER

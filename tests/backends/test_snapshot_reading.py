@@ -20,7 +20,7 @@ from reconciler.backends.protocols import (
 from reconciler.backends.snapshot import manifest_store
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.file_content import ManifestEntry
-from reconciler.backends.snapshot.files_and_locks import scan
+from reconciler.backends.snapshot.files import scan
 from reconciler.errors import MalformedAnswerError, SnapshotError
 from reconciler.labels import LabelSelector
 from reconciler.model import JOURNAL

@@ -110,6 +110,17 @@ def test_only_unfreeze_all_ends_what_cannot_be_read(week: Folder) -> None:
     assert (ended.code, ended.out) == (0, f"Fleet week: no longer frozen: {why}\n")
 
 
+def test_a_freeze_that_cannot_be_written_is_not_said_to_be_over(week: Folder) -> None:
+    brake(week, "2026-11-16 19:00")
+    [file] = [path for path in (week.path / "snapshot/dev").rglob("*.yaml") if "load test" in path.read_text()]
+    (week.path / "snapshot/shared").mkdir()
+    file.rename(week.path / "snapshot/shared/freeze.yaml")
+    file.symlink_to("../shared/freeze.yaml")
+    said = brake(week, "2026-11-16 19:10", "unfreeze")
+    assert (said.code, said.out) == (1, "")
+    assert "only what is inside is written" in said.err
+
+
 def test_unfreeze_all_ends_every_scope(week: Folder) -> None:
     for scope in ("dev", "dev/dev-1"):
         assert brake(week, "2026-11-16 19:00", "freeze", scope).code == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.snapshot.files_and_locks import FileLock
+from reconciler.backends.snapshot.file_lock import FileLock
 from reconciler.time_limit import TimeLimit
 from tests.fakes import FakeClock
 from tests.pipeline.calls import Folder

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.backends.protocols import SERVICES
 from reconciler.backends.snapshot.cluster import open_snapshot
-from reconciler.backends.snapshot.files_and_locks import METRICS_FILES, RECORDING_FILE
+from reconciler.backends.snapshot.files import METRICS_FILES, RECORDING_FILE
 from reconciler.errors import ClusterError, SnapshotError
 from reconciler.model import ObjectRef, Write
 from reconciler.policy.policy_files import load

@@ -14,7 +14,8 @@ from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.decode.objects import secret_value
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
 from reconciler.backends.snapshot.file_content import Key, ManifestEntry
-from reconciler.backends.snapshot.files_and_locks import METRICS_FILES, FileLock, is_manifest_name
+from reconciler.backends.snapshot.file_lock import FileLock
+from reconciler.backends.snapshot.files import METRICS_FILES, is_manifest_name
 from reconciler.backends.snapshot.index import Index
 from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.backends.snapshot.recorded_metrics import RecordedAnswers, SnapshotMetrics, read_metrics

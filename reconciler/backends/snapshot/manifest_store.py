@@ -24,7 +24,7 @@ from reconciler.backends.snapshot.file_content import (
     is_json,
     read_file,
 )
-from reconciler.backends.snapshot.files_and_locks import (
+from reconciler.backends.snapshot.files import (
     Signature,
     changed_at,
     check_writable,

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from reconciler.backends.decode.mismatches import FieldPath, problem_at
 from reconciler.backends.decode.values import Instant, Number, Wire, datetime_of
-from reconciler.backends.snapshot.files_and_locks import METRICS_FILES, read_side_file
+from reconciler.backends.snapshot.files import METRICS_FILES, read_side_file
 from reconciler.errors import Problem
 from reconciler.model import QueryAnswer, Sample
 

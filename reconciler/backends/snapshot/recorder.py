@@ -29,7 +29,7 @@ from reconciler.backends.protocols import (
     MetricsSource,
     Resource,
 )
-from reconciler.backends.snapshot.files_and_locks import RECORDING_FILE, read_side_file
+from reconciler.backends.snapshot.files import RECORDING_FILE, read_side_file
 from reconciler.backends.snapshot.recorded_manifests import definition_of, recorded_manifest
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem

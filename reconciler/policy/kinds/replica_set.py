@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.errors import Problem
 from reconciler.messages import Path, dotted, nearest_of
 from reconciler.policy.kinds.document import PolicyDocument
+from reconciler.policy.kinds.document_fields import read
 from reconciler.policy.kinds.federated_replica_set import (
     MIN_READY_SECONDS,
     NAMESPACE,
@@ -24,7 +25,6 @@ from reconciler.policy.kinds.federated_replica_set import (
 )
 from reconciler.policy.kinds.fields import KIND, Fields, Labels, Name, NamespaceName, Replicas, expected, from_fields
 from reconciler.policy.kinds.pod_picker import PodPickerFields
-from reconciler.policy.kinds.refused_fields import read
 from reconciler.policy.kinds.selector import LabelSelectorFields
 from reconciler.untrusted_text import strict_json, unrepeated
 from reconciler.yaml.documents import Document

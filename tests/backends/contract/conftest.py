@@ -16,7 +16,7 @@ from reconciler.backends.kubernetes.cluster import KubernetesCluster
 from reconciler.backends.kubernetes.cluster_lock import LeaseLock
 from reconciler.backends.protocols import CONFIG_MAPS, Cluster, Lock, RequestSettings
 from reconciler.backends.snapshot.cluster import SnapshotCluster
-from reconciler.backends.snapshot.files_and_locks import FileLock
+from reconciler.backends.snapshot.file_lock import FileLock
 from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.connection_settings import ClusterConnection
 from tests.backends.folders import last_names_first

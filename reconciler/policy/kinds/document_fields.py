@@ -1,5 +1,5 @@
-"""What of a document does not fit the schema of its kind, an unknown field or a value that is refused, each at its line
-and in our own words; and the fields that are left without it. jsonschema finds what does not fit.
+"""A document read as the fields of its kind: what does not fit its schema, an unknown field or a value that is refused,
+is a problem at its line in our own words, and is left out of the fields. jsonschema finds what does not fit.
 """
 
 from __future__ import annotations
