@@ -6,10 +6,10 @@ Wakes and increases are never held back, nor what is known: what was idled befor
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, DesiredState, HeldBack, LimitUse, Notice, Phase
@@ -17,6 +17,7 @@ from reconciler.decide.limit_amounts import (
     FLEET_DEFAULT,
     TENANT,
     UNITS,
+    LimitBases,
     LimitedPolicy,
     LimitPool,
     PolicyKey,
@@ -26,7 +27,7 @@ from reconciler.decide.limit_amounts import (
     spellings_of,
 )
 from reconciler.decide.removal_guard import REMOVED_FLAG
-from reconciler.model import ObjectRef, ObservedState, Run, by_key
+from reconciler.model import NOTHING, ObjectRef, ObservedState, Run, by_key
 from reconciler.policy.types import Limits, PolicySet, ReplicasLimits, Shard
 
 _BOUND = (Phase.MOVE, Phase.DECREASE)
@@ -86,91 +87,68 @@ def owner_of(decision: Decision) -> PolicyKey:
     return (decision.job, decision.policy)
 
 
-class CountedDecisions:
-    """What each decision counts by `limits`: by unit, whose it is and where."""
+class _Taken(Struct, frozen=True, gc=False):
+    """What `owner` takes of limits in `cluster`: by `decision`, None for what it took in the last 24 hours."""
+
+    owner: PolicyKey
+    unit: str
+    cluster: str
+    number: int
+    decision: Decision | None = None
+
+
+def _all_taken(decisions: Iterable[Decision], bases: LimitBases) -> Iterator[_Taken]:
+    again: set[ObjectRef] = set()
+    for decision in decisions:
+        if decision.phase not in _BOUND or decision.known:
+            continue
+        owner, cluster = owner_of(decision), decision.ref.cluster
+        if decision.idles:
+            again.add(decision.ref)
+            yield _Taken(owner, "workloads", cluster, 1, decision)
+        if removed := bases.removed_by(decision):
+            yield _Taken(owner, "replicas", cluster, removed, decision)
+    yield from (_Taken(owner, "workloads", ref.cluster, 1) for ref, owner in bases.idled.items() if ref not in again)
+
+
+def _sum(taken: Iterable[_Taken]) -> int:
+    return sum(one.number for one in taken)
+
+
+class LimitedDecisions:
+    """What decisions take of `limits`, and which of them are held back: `held` are the keys of these, each with the
+    policy that it is held back for.
+    """
 
     def __init__(self, decisions: Sequence[Decision], limits: RunLimits) -> None:
         self.limits = limits
         self.shared_pools = tuple(limits.shared_pools())
-        self._weights: dict[tuple[str, str], int] = {}
-        self._taking: dict[tuple[str, str], dict[PolicyKey, list[Decision]]] = {}
-        found: dict[tuple[str, PolicyKey, str], list[Decision]] = {}
-        for decision in decisions:
-            if decision.phase not in _BOUND or decision.known:
-                continue
-            owner, cluster = owner_of(decision), decision.ref.cluster
-            if decision.idles:
-                self._weights["workloads", decision.key] = 1
-                found.setdefault(("workloads", owner, cluster), []).append(decision)
-            if removed := limits.bases.removed_by(decision):
-                self._weights["replicas", decision.key] = removed
-                found.setdefault(("replicas", owner, cluster), []).append(decision)
-        for (unit, owner, cluster), taking in found.items():
-            for where in ("", cluster):
-                self._taking.setdefault((unit, where), {}).setdefault(owner, []).extend(taking)
-        again = {decision.ref for decision in decisions if ("workloads", decision.key) in self._weights}
-        idled = [(ref, owner) for ref, owner in limits.bases.idled.items() if ref not in again]
+        self.held: dict[str, PolicyKey] = {}
+        self._decisions = decisions
         self._wanted: dict[LimitPool, int] = {}
-        self._spent: defaultdict[str, Counter[PolicyKey]] = defaultdict(Counter)
-        for ref, owner in idled:
-            self._spent[""][owner] += 1
-            self._spent[ref.cluster][owner] += 1
+        self._taken: dict[tuple[str, str], dict[PolicyKey, list[_Taken]]] = {}
+        for one in _all_taken(decisions, limits.bases):
+            for where in ("", one.cluster):
+                self._taken.setdefault((one.unit, where), {}).setdefault(one.owner, []).append(one)
 
-    def in_pool(self, pool: LimitPool) -> Iterator[tuple[PolicyKey, list[Decision]]]:
-        """Yield what each of those that share `pool` takes of it."""
-        taking = self._taking.get((pool.unit, pool.cluster), {})
-        return ((owner, taking[owner]) for owner in self._sharing(pool, taking))
+    def taken_by(self, owner: PolicyKey, unit: str, cluster: str = "") -> Sequence[_Taken]:
+        return self._taken.get((unit, cluster), NOTHING).get(owner, ())
 
-    def _sharing(self, pool: LimitPool, owners: Mapping[PolicyKey, object]) -> Iterator[PolicyKey]:
-        """Yield those of `owners` that share `pool`."""
-        found = owners if pool.owner is None else owners.keys() & {pool.owner}
-        return (owner for owner in found if pool.has(owner, self.limits.policy(owner)))
-
-    def sum(self, decisions: Iterable[Decision], unit: str) -> int:
-        return sum(self._weights.get((unit, decision.key), 0) for decision in decisions)
-
-    def spent(self, pool: LimitPool) -> int:
-        """Return what those that share `pool` took of it in the last 24 hours, as far as records say so."""
-        if pool.unit != "workloads":
-            return 0
-        spent = self._spent[pool.cluster]
-        return sum(spent[owner] for owner in self._sharing(pool, spent))
+    def in_pool(self, pool: LimitPool) -> dict[PolicyKey, list[_Taken]]:
+        """Return what each of those that share `pool` takes of it."""
+        taken = self._taken.get((pool.unit, pool.cluster), {})
+        owners = taken if pool.owner is None else taken.keys() & {pool.owner}
+        return {owner: taken[owner] for owner in owners if pool.has(owner, self.limits.policy(owner))}
 
     def wanted(self, pool: LimitPool) -> int:
         """Return what those that share `pool` took of it, and all that they want."""
         if pool not in self._wanted:
-            self._wanted[pool] = self.spent(pool) + sum(self.sum(found, pool.unit) for _, found in self.in_pool(pool))
+            self._wanted[pool] = sum(map(_sum, self.in_pool(pool).values()))
         return self._wanted[pool]
 
-    def spent_by(self, owner: PolicyKey, unit: str, cluster: str = "") -> int:
-        return self._spent[cluster][owner] if unit == "workloads" else 0
-
-    def needed(self, owner: PolicyKey, unit: str) -> int:
-        """Return what `owner` took, and all that it wants."""
-        return self.sum(self._taking.get((unit, ""), {}).get(owner, ()), unit) + self.spent_by(owner, unit)
-
-
-class RemainingDecisions:
-    """The decisions that no limit holds back yet, and what is bound to them. `held` are the keys of the others, each
-    with the policy that it is held back for.
-    """
-
-    def __init__(self, decisions: Sequence[Decision]) -> None:
-        self._decisions = decisions
-        self.held: dict[str, PolicyKey] = {}
-
-    @cached_property
-    def _decreases(self) -> dict[str, list[str]]:
-        """The keys of the decreasing steps of each group."""
-        return by_key((decision.group, decision.key) for decision in self._decisions if decision.phase in _BOUND)
-
-    @cached_property
-    def _needed_by(self) -> dict[str, list[str]]:
-        return by_key((need, decision.key) for decision in self._decisions for need in decision.needs)
-
-    def left_of(self, decisions: Iterable[Decision]) -> list[Decision]:
-        """Return those of `decisions` that are left."""
-        return [decision for decision in decisions if decision.key not in self.held]
+    def left_of(self, decisions: Iterable[Decision | None]) -> list[Decision]:
+        """Return those of `decisions` that are not held back."""
+        return [decision for decision in decisions if decision is not None and decision.key not in self.held]
 
     def hold_back(self, taking: Iterable[Decision], owner: PolicyKey) -> set[str]:
         """Hold back `taking` for `owner`, and everything bound to them: the other decreasing steps of an idling group,
@@ -188,103 +166,104 @@ class RemainingDecisions:
         self.held.update(dict.fromkeys(out, owner))
         return out
 
+    @cached_property
+    def _decreases(self) -> dict[str, list[str]]:
+        """The keys of the decreasing steps of each group."""
+        return by_key((decision.group, decision.key) for decision in self._decisions if decision.phase in _BOUND)
+
+    @cached_property
+    def _needed_by(self) -> dict[str, list[str]]:
+        return by_key((need, decision.key) for decision in self._decisions for need in decision.needs)
+
 
 # What exceeds a limit.
 
 
 def hold_back(limits: RunLimits, decisions: Sequence[Decision], before: Sequence[HeldBack] = ()) -> DesiredState:
-    """Return what `limits` leave of `decisions`. What idles in `before` is held back again, and not counted."""
-    counted, remaining = CountedDecisions(decisions, limits), RemainingDecisions(decisions)
-    taken, uses = list(_held_again(before, decisions, remaining)), []
-    for pool in (*limits.own_pools(), *counted.shared_pools):
-        use, over = _fitted(pool, counted, remaining)
+    """Return what `limits` leave of `decisions`. What idles in `before` is held back again, and not limited."""
+    limited, uses = LimitedDecisions(decisions, limits), []
+    exceeded = by_key(_held_again(before, decisions, limited))
+    for pool in (*limits.own_pools(), *limited.shared_pools):
+        use, over = _fitted(pool, limited)
         uses.append(use)
-        taken += over
-    exceeded: dict[PolicyKey, list[LimitUse]] = {}
-    for owner, exceeding in taken:
-        exceeded.setdefault(owner, []).extend(exceeding)
-    held: dict[PolicyKey, list[Decision]] = {owner: [] for owner in exceeded}
-    left: list[Decision] = []
+        for owner, exceeding in over:
+            exceeded.setdefault(owner, []).append(exceeding)
+    held: dict[PolicyKey | None, list[Decision]] = {owner: [] for owner in (None, *exceeded)}
     for decision in decisions:
-        holder = remaining.held.get(decision.key)
-        (left if holder is None else held[holder]).append(decision)
-    whole = (_held_back(owner, tuple(out), exceeded[owner], counted) for owner, out in held.items())
+        held[limited.held.get(decision.key)].append(decision)
+    whole = (_held_back(owner, tuple(held[owner]), uses, limited) for owner, uses in exceeded.items())
     held_back = tuple(sorted(whole, key=lambda held: held.policy))
-    return DesiredState(tuple(left), held_back=held_back, limits=tuple(uses))
-
-
-_Taken = tuple[PolicyKey, Sequence[LimitUse]]
-"""Whose decisions are held back, and the limits that they exceed."""
+    return DesiredState(tuple(held[None]), held_back=held_back, limits=tuple(uses))
 
 
 def _held_again(
-    before: Sequence[HeldBack], decisions: Sequence[Decision], remaining: RemainingDecisions
-) -> Iterator[_Taken]:
-    """Hold back what idles in `before` and is among `decisions`, and yield whose that is."""
+    before: Sequence[HeldBack], decisions: Sequence[Decision], limited: LimitedDecisions
+) -> Iterator[tuple[PolicyKey, LimitUse]]:
+    """Hold back what idles in `before` and is among `decisions`; yield whose that is, with each limit it exceeds."""
     current = {decision.key: decision for decision in decisions} if before else {}
     for held in before:
-        idles = remaining.left_of(current[one.key] for one in held.decisions if one.idles and one.key in current)
+        idles = limited.left_of(current.get(one.key) for one in held.decisions if one.idles)
         for owner in {owner_of(decision) for decision in idles if decision.policy == held.policy}:
-            remaining.hold_back(idles, owner)
-            yield owner, held.limits
+            limited.hold_back(idles, owner)
+            yield from ((owner, use) for use in held.limits)
 
 
-def _fitted(pool: LimitPool, counted: CountedDecisions, remaining: RemainingDecisions) -> tuple[LimitUse, list[_Taken]]:
+def _fitted(pool: LimitPool, limited: LimitedDecisions) -> tuple[LimitUse, list[tuple[PolicyKey, LimitUse]]]:
     """Hold back what exceeds `pool`, and return how much is wanted of it, and whose decisions that were.
 
     Of those that share it the one that takes most is held back first, until the others fit.
     """
-    taking = {owner: remaining.left_of(found) for owner, found in counted.in_pool(pool)}
-    takes = {owner: counted.sum(found, pool.unit) for owner, found in taking.items()}
-    used = sum(takes.values()) + counted.spent(pool)
+    inside = [one for taken in limited.in_pool(pool).values() for one in taken]
+    left = [one for one in inside if one.decision is None or one.decision.key not in limited.held]
+    used = _sum(left)
     use = LimitUse(pool.name, pool.unit, used, pool.allowed, pool.base, pool.cluster, "")
     if used <= pool.allowed:
         return use, []
-    taken: list[_Taken] = []
-    inside = {decision.key: decision for found in taking.values() for decision in found}
-    for owner in sorted(takes, key=lambda key: (-takes[key], key)):
-        found = remaining.left_of(taking[owner])
+    exceeding: list[tuple[PolicyKey, LimitUse]] = []
+    numbers = {one.decision.key: one.number for one in left if one.decision is not None}
+    taking = by_key((one.owner, one) for one in left if one.decision is not None)
+    for owner in sorted(taking, key=lambda key: (-_sum(taking[key]), key)):
+        found = limited.left_of(one.decision for one in taking[owner])
         if used <= pool.allowed:
             break
         if found:  # what was held back may have taken some of it along
-            gone = remaining.hold_back(found, owner)
-            taken.append((owner, (replace(use, used=used, policy=owner[1]),)))
-            used -= counted.sum((inside[key] for key in gone & inside.keys()), pool.unit)
-    return use, taken
+            gone = limited.hold_back(found, owner)
+            exceeding.append((owner, replace(use, used=used, policy=owner[1])))
+            used -= sum(numbers.get(key, 0) for key in gone)
+    return use, exceeding
 
 
 # What is said of it.
 
 
 def _held_back(
-    owner: PolicyKey, decisions: tuple[Decision, ...], exceeded: Sequence[LimitUse], counted: CountedDecisions
+    owner: PolicyKey, decisions: tuple[Decision, ...], exceeded: Sequence[LimitUse], limited: LimitedDecisions
 ) -> HeldBack:
-    own, shard = [decision for decision in decisions if owner_of(decision) == owner], counted.limits.shard
-    words = []
+    words, shard = [], limited.limits.shard
     for unit in UNITS:
         uses = [use for use in exceeded if use.unit == unit]
         if uses:
             of_shard = "" if shard is None or all(use.cluster for use in uses) else f", of shard {shard}"
-            words.append(_exceeds(unit, owner, own, counted, uses) + of_shard)
-    why = f"{owner[1]}: {'; '.join(words)}; to allow: {_remedy(owner, exceeded, counted)}"
+            words.append(_exceeds(unit, owner, limited, uses) + of_shard)
+    why = f"{owner[1]}: {'; '.join(words)}; to allow: {_remedy(owner, exceeded, limited)}"
     return HeldBack(owner[1], why, decisions, tuple(dict.fromkeys(exceeded)))
 
 
-def _remedy(owner: PolicyKey, exceeded: Sequence[LimitUse], counted: CountedDecisions) -> str:
+def _remedy(owner: PolicyKey, exceeded: Sequence[LimitUse], limited: LimitedDecisions) -> str:
     """Return what to state where, so that everything that `owner` wants now goes through at once."""
-    limits, policy = counted.limits, counted.limits.policy(owner)
-    needs = _whole({unit: counted.needed(owner, unit) for unit in UNITS}, policy.weights, limits.shard)
+    limits, policy = limited.limits, limited.limits.policy(owner)
+    needs = _whole({unit: _sum(limited.taken_by(owner, unit)) for unit in UNITS}, policy.weights, limits.shard)
     tenant, states = limits.fleet.tenant(policy.tenant), any(policy.limits.of(unit) is not None for unit in UNITS)
     # What a number of its own holds back the limits that it shares have not seen yet. All lines about a tenant are
     # about one place, and state the same.
-    whole = [pool for pool in counted.shared_pools if pool.tenant == policy.tenant]
+    whole = [pool for pool in limited.shared_pools if pool.tenant == policy.tenant]
     shared = [pool for pool in whole if tenant is not None or (needs[pool.unit] and pool.has(owner, policy))]
-    full = [pool for pool in shared if (tenant or states) and counted.wanted(pool) > pool.allowed]
+    full = [pool for pool in shared if (tenant or states) and limited.wanted(pool) > pool.allowed]
     over = {pool.unit for pool in full}
     own = over | {use.unit for use in exceeded} if tenant is None else set[str]()
     found = [_to_state(policy.limits, needs, own, policy.place)]
     if tenant is not None:  # once its replicas are stated, those of what idles count there too
-        wanted = {pool.unit: counted.wanted(replace(pool, stated=True)) for pool in full}
+        wanted = {pool.unit: limited.wanted(replace(pool, stated=True)) for pool in full}
         all_need = needs | _whole(wanted, limits.weights_of(tenant), limits.shard)
         found.append(_to_state(tenant.limits, all_need, over, str(tenant.limits_place)))
     return " and ".join(filter(None, found)) or f"once {_flag(owner, needs, limits)}"
@@ -320,21 +299,23 @@ def _to_state(limits: Limits | ReplicasLimits, needs: Mapping[str, int], over: S
 _WOULD = {"workloads": "would go idle for the first time", "replicas": "would be removed"}
 
 
-def _exceeds(
-    unit: str, owner: PolicyKey, own: Sequence[Decision], counted: CountedDecisions, uses: Sequence[LimitUse]
-) -> str:
+def _exceeds(unit: str, owner: PolicyKey, limited: LimitedDecisions, uses: Sequence[LimitUse]) -> str:
     """Return how much it is, and the limit: of all clusters, where that is one of those that are exceeded."""
-    number = counted.sum(own, unit)
-    named = [use for use in uses if not use.cluster][-1:] or uses
+
+    def held_in(cluster: str) -> int:
+        taken = limited.taken_by(owner, unit, cluster)
+        return _sum(one for one in taken if one.decision and limited.held.get(one.decision.key) == owner)
+
+    number, named = held_in(""), [use for use in uses if not use.cluster][-1:] or uses
     least, most = min(use.allowed for use in named), max(use.allowed for use in named)
-    spent = sum(counted.spent_by(owner, unit, cluster) for cluster in {use.cluster for use in named})
+    before = (limited.taken_by(owner, unit, cluster) for cluster in {use.cluster for use in named})
+    spent = sum(_sum(one for one in taken if one.decision is None) for taken in before)
     where = f" of {named[0].name}" if named[0].name.startswith(TENANT) else ""
     if named[0].cluster:
         where = " per cluster" if len(named) > 1 else f" in {named[0].cluster}"
-        own = [decision for decision in own if decision.ref.cluster == named[0].cluster]
     elif named[0].name == FLEET_DEFAULT:
         where = " in all clusters"
-    together = len(named) == 1 and named[0].used > counted.sum(own, unit) + spent
+    together = len(named) == 1 and named[0].used > held_in(named[0].cluster) + spent
     return "".join(
         (
             f"{number} {unit if number != 1 else unit.removesuffix('s')} {_WOULD[unit]}",
