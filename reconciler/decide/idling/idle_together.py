@@ -20,7 +20,7 @@ from reconciler.decide.idling.subjects import ServiceState, is_recorded
 from reconciler.decide.placement.ownership import is_about
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.selectors import LocalKey, federated_by_local_key, key_of
-from reconciler.model import ObjectRef, ObservedState, PodsQuestion, by_key
+from reconciler.model import ObjectRef, ObservedState, PodsQuestion
 from reconciler.policy.types import FederatedReplicaSet, PolicySet
 
 _Backends = tuple[ServiceState, list[ObjectRef]]
@@ -193,38 +193,25 @@ def groups_of(
     of each of `idle_together` are too. It is named after its first Service ("idling/east/dev-a/Service/api"), or its
     first scalable without one.
     """
-    parents: dict[ObjectRef, ObjectRef] = {}
-    for choice in choices:
-        for service in choice.subject.services:
-            if is_recorded(service):
-                _join(parents, choice.ref, service.ref)
-    named = _named(parents)
-    if not idle_together:
-        return named, named
-    for members in idle_together:
-        for other in members:
-            _join(parents, members[0], other)
-    return named, _named(parents)
+    parts = (
+        (choice.ref, *(service.ref for service in choice.subject.services if is_recorded(service)))
+        for choice in choices
+        if choice.subject.services
+    )
+    joined = [part for part in parts if len(part) > 1]
+    named = _named(joined)
+    return named, _named((*joined, *idle_together)) if idle_together else named
 
 
-def _find(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef) -> ObjectRef:
-    parents.setdefault(ref, ref)
-    while parents[ref] != ref:
-        parents[ref] = parents[parents[ref]]
-        ref = parents[ref]
-    return ref
-
-
-def _join(parents: dict[ObjectRef, ObjectRef], ref: ObjectRef, other: ObjectRef) -> None:
-    first, second = sorted((_find(parents, ref), _find(parents, other)))
-    parents[second] = first
-
-
-def _named(parents: dict[ObjectRef, ObjectRef]) -> dict[ObjectRef, str]:
-    members = by_key((_find(parents, ref), ref) for ref in parents)
-    names = ((group_name("idling", min(inside, key=_first)), inside) for inside in members.values())
-    return {ref: name for name, inside in names for ref in inside}
-
-
-def _first(ref: ObjectRef) -> tuple[bool, ObjectRef]:
-    return (not ref.is_service, ref)
+def _named(parts: Iterable[tuple[ObjectRef, ...]]) -> dict[ObjectRef, str]:
+    """Return the name of the group of each object; `parts` that share one are one group."""
+    groups: dict[ObjectRef, set[ObjectRef]] = {}
+    for part in parts:
+        *others, whole = sorted((groups.setdefault(ref, {ref}) for ref in part), key=len)
+        for smaller in others:
+            if smaller is not whole:
+                whole |= smaller
+                groups.update(dict.fromkeys(smaller, whole))
+    each = {id(inside): inside for inside in groups.values()}.values()
+    firsts = ((min(inside, key=lambda ref: (not ref.is_service, ref)), inside) for inside in each)
+    return {ref: group_name("idling", first) for first, inside in firsts for ref in inside}
