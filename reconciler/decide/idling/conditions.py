@@ -15,9 +15,9 @@ from typing import Any
 from reconciler.decide.annotations import Key
 from reconciler.decide.change_codes import ChangeIfCode, Fact, after, all_known, change_if, fact, field_is, joint_change
 from reconciler.decide.idling import keeps_awake
-from reconciler.decide.idling.contested import excluding_contest, is_by_tool
+from reconciler.decide.idling.contested import contest_of, is_by_tool
 from reconciler.decide.idling.criteria import NOT_BUSY
-from reconciler.decide.idling.subjects import IdleState, IdlingCase, Subject
+from reconciler.decide.idling.subjects import LEFTOVERS, IdleState, IdlingCase, Subject
 from reconciler.decide.idling.wake_requests import counting_request
 from reconciler.decide.reasons import ReasonCode, reason
 from reconciler.decide.removal_guard import PATIENCE, REMOVED_FLAG, FleetGuards
@@ -86,7 +86,9 @@ def _excluded(case: IdlingCase) -> Fact | None:
     subject = case.subject
     if subject.verdict.without_policies:
         return None
-    found, contest = subject.exclusion, excluding_contest(subject)
+    found, contest = subject.exclusion, None
+    if subject.is_idle or subject.state in LEFTOVERS:  # a run that wrote it may have died before the rest
+        contest = contest_of(subject.scale.written, subject.verdict.policy)
     if found is None and contest is None:
         return None
     ends = [

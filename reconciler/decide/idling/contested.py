@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from reconciler.decide.annotations import IDLED, Key, compact, digest, format_time, json_object, read_time, stated
 from reconciler.decide.idling.records import Record, awake_since
 from reconciler.decide.idling.service_records import who_idled
-from reconciler.decide.idling.subjects import LEFTOVERS, IdleState, Subject, Undo
+from reconciler.decide.idling.subjects import IdleState, Subject, Undo
 from reconciler.model import FIELD_MANAGER, ObjectRef, Workload, by_key, pointer
 from reconciler.policy.types import AllOf, AnyOf, Autoscalers, Criterion, IdlingPolicy, Limits, Place, ScheduleCriterion
 from reconciler.untrusted_text import whole_number_in
@@ -178,14 +178,6 @@ def contest_of(workload: Workload, policy: IdlingPolicy | None) -> _Contest | No
     if then is not None and policy is not None and then != fingerprint(policy):
         return None
     return _contest_in(workload.annotations)
-
-
-def excluding_contest(subject: Subject) -> _Contest | None:
-    """Return the contest that excludes `subject` beside its annotations, None where none does: a run that wrote it may
-    have died before the rest.
-    """
-    may_be = subject.is_idle or subject.state in LEFTOVERS
-    return contest_of(subject.scale.written, subject.verdict.policy) if may_be else None
 
 
 def _contest_in(annotations: Mapping[str, str]) -> _Contest:

@@ -124,8 +124,7 @@ def _pin_changes(
     wanted = {Key.PREVIOUS_BOUNDS: text, Key.IDLED_TO: str(idled_to), **annotations, Key.WAKE_BEGUN_AT: None}
     if autoscaler.is_pinned_at(idled_to) and autoscaler.hpa.annotations.get(Key.IDLED_TO) in (None, str(idled_to)):
         return ()
-    held = pinned_bounds(idled_to, own)
-    return (*_bounds_changes(autoscaler, held), *annotation_changes(autoscaler.hpa.annotations, wanted))
+    return _changes(autoscaler, wanted, pinned_bounds(idled_to, own))
 
 
 def _restore_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[FieldChange, ...]:
@@ -136,13 +135,8 @@ def _restore_changes(autoscaler: PinnedAutoscaler, now: datetime) -> tuple[Field
     """
     if not autoscaler.gets_back:
         return ()
-    annotations = autoscaler.hpa.annotations
-    begun = annotation_changes(annotations, _begun(autoscaler, now))
-    return (
-        *_bounds_changes(autoscaler, autoscaler.own_bounds),
-        *begun,
-        *annotation_tests(annotations, (Key.PREVIOUS_BOUNDS,)),
-    )
+    changes = _changes(autoscaler, _begun(autoscaler, now), autoscaler.own_bounds)
+    return (*changes, *annotation_tests(autoscaler.hpa.annotations, (Key.PREVIOUS_BOUNDS,)))
 
 
 def _begun(autoscaler: PinnedAutoscaler, now: datetime) -> dict[str, str]:
@@ -161,15 +155,16 @@ def _clear_changes(autoscaler: PinnedAutoscaler, begun: Mapping[str, str] = NOTH
 
 def _release_changes(autoscaler: PinnedAutoscaler) -> tuple[FieldChange, ...]:
     """Return the changes that give the bounds back and take our annotations off, in one request."""
-    bounds = _bounds_changes(autoscaler, autoscaler.own_bounds) if autoscaler.gets_back else ()
+    bounds = _changes(autoscaler, NOTHING, autoscaler.own_bounds) if autoscaler.gets_back else ()
     return (*bounds, *_clear_changes(autoscaler))
 
 
-def _bounds_changes(autoscaler: PinnedAutoscaler, wanted: Bounds) -> tuple[FieldChange, ...]:
-    return (
-        FieldChange(MINIMUM, autoscaler.hpa.minimum, wanted.minimum),
-        FieldChange(_MAXIMUM, autoscaler.hpa.maximum, wanted.maximum),
-    )
+def _changes(
+    autoscaler: PinnedAutoscaler, annotations: Mapping[str, str | None], bounds: Bounds
+) -> tuple[FieldChange, ...]:
+    hpa = autoscaler.hpa
+    of_bounds = FieldChange(MINIMUM, hpa.minimum, bounds.minimum), FieldChange(_MAXIMUM, hpa.maximum, bounds.maximum)
+    return (*of_bounds, *annotation_changes(hpa.annotations, annotations))
 
 
 def _target_decision(choice: Choice, own: Decision | None, context: WriteContext) -> Decision | None:
