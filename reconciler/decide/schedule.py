@@ -74,12 +74,12 @@ def _windows(
     found: list[_Period] = []
     for window in windows:
         if isinstance(window, AbsoluteWindow):
-            found.append((_first_instant(window.start, zone), _first_instant(window.end, zone)))
+            found.append((_instant(window.start, zone), _instant(window.end, zone)))
             continue
         for day in _days(window, first, last):
             opens = _wall_time(day, window.start_minute)
             closes = _wall_time(day + timedelta(days=window.days), window.end_minute)
-            found.append((_first_instant(opens, zone), _first_instant(closes, zone)))
+            found.append((_instant(opens, zone), _instant(closes, zone)))
     return tuple(_joined(found))
 
 
@@ -98,35 +98,27 @@ def _wall_time(day: date, minute: int) -> datetime:
 
 def _holes(calendar: Calendar) -> Iterator[_Period]:
     for hole in (*calendar.exceptions, *calendar.awake):
-        yield (_first_instant(hole.start, calendar.zone), _last_instant(hole.end, calendar.zone))
+        yield (_instant(hole.start, calendar.zone), _instant(hole.end, calendar.zone, last=True))
 
 
 def exception_at(calendar: Calendar, at: datetime) -> AbsoluteWindow | None:
     """Return the exception of `calendar` that keeps things awake at `at`, None where there is none."""
     for exception in calendar.exceptions:
-        start, end = _first_instant(exception.start, calendar.zone), _last_instant(exception.end, calendar.zone)
+        start, end = _instant(exception.start, calendar.zone), _instant(exception.end, calendar.zone, last=True)
         if start <= at < end:
             return exception
     return None
 
 
-def _first_instant(wall: datetime, zone: tzinfo) -> datetime:
-    """Return the first instant at which the clock in `zone` shows `wall` or later."""
-    first, second = _readings(wall, zone)
-    return first if first <= second else _gap_end(second, first, zone)
-
-
-def _last_instant(wall: datetime, zone: tzinfo) -> datetime:
-    """Return the first instant from which on the clock in `zone` never shows a time before `wall` again."""
-    first, second = _readings(wall, zone)
-    return second if first <= second else _gap_end(second, first, zone)
-
-
-def _readings(wall: datetime, zone: tzinfo) -> _Period:
-    """Return `wall` read with the offset before and after a change: apart when it occurs twice, crossed in a gap."""
-    first = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    second = wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    return (first, second)
+def _instant(wall: datetime, zone: tzinfo, *, last: bool = False) -> datetime:
+    """Return the first instant at which the clock in `zone` shows `wall` or later; `last`: from which on it never shows
+    a time before `wall` again.
+    """
+    # Read with the offset before and after a change: apart where it occurs twice, crossed in a gap.
+    first, second = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first > second:
+        return _gap_end(second, first, zone)
+    return second if last else first
 
 
 def _gap_end(before: datetime, after: datetime, zone: tzinfo) -> datetime:

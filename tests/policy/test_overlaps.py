@@ -65,7 +65,7 @@ def selects(policy: IdlingPolicy, found: Any, cluster: Any, space: str, labels: 
         if whole and selector.services is None and selector.workloads is None:
             return True
         if found.ref.kind == "Service":
-            return selector.selects_service(found)
+            return selector.services is not None and selector.services.matches(found.ref.name, found.labels)
         workloads = selector.workloads
         if workloads is None or not workloads.objects.matches(found.ref.name, found.labels):
             return False
@@ -111,7 +111,7 @@ def excludes(selector: Selector, made: Any) -> bool:
     if selector.services is None and selector.workloads is None:
         return True
     if made.ref.is_service:
-        return selector.selects_service(made)
+        return selector.services is not None and selector.services.matches(made.ref.name, made.labels)
     if selector.workloads is None or (selector.workloads.kinds and not names_kind(selector.workloads, made.ref.kind)):
         return False
     return selector.workloads.objects.matches(made.ref.name, made.labels)

@@ -12,7 +12,7 @@ from reconciler.decide.idling.scale import Scale
 from reconciler.decide.idling.subjects import ServiceState
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import Reason, ReasonCode, reason
-from reconciler.decide.selectors import SelectingPolicies, namespace_labels, of_highest_priority
+from reconciler.decide.selectors import SelectingPolicies, of_highest_priority
 from reconciler.model import NOTHING, ObjectRef, ObservedCluster, QueryAnswer, QueryKey, Service, Workload
 from reconciler.policy.types import FleetCluster, IdlingPolicy
 
@@ -60,13 +60,12 @@ class ClusterVerdicts:
         self._excludes = any(policy.exclude for policy in self._reaching)
         # What these say is about one Service; all else is said alike of all that they select.
         self._by_service = {policy.name for policy in self._reaching if any(policy.queries)}
-        self._labels = namespace_labels(cluster)
         self._evaluators: dict[str, Evaluator] = {}
         self._alike: dict[tuple[str, ...], Verdict] = {}
         services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
             policy.name: Answers(
-                cluster.name, policy.name, said, now, partial(_selects, policy, services, self._labels)
+                cluster.name, policy.name, said, now, partial(_selects, policy, services, self._selecting)
             )
             for policy in self._reaching
         }
@@ -153,11 +152,9 @@ class ClusterVerdicts:
 def _selects(
     policy: IdlingPolicy,
     services: Mapping[tuple[str, str], Service],
-    labels: Mapping[str, Mapping[str, str]],
+    selecting: SelectingPolicies[IdlingPolicy],
     namespace: str,
     name: str,
 ) -> bool:
     service = services.get((namespace, name))
-    if service is None or not policy.selector.selects_service(service):
-        return False
-    return policy.selector.namespaces.matches(namespace, labels.get(namespace, {}))
+    return service is not None and any(one is policy for one in selecting.on_service(service))

@@ -8,7 +8,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from reconciler.labels import LabelRequirement, LabelSelector
 from reconciler.messages import Path, nearest_of, shown
-from reconciler.model import Service
 from reconciler.policy.globs import matches_any
 from reconciler.policy.kinds.cluster import FleetCluster
 from reconciler.policy.kinds.document import PolicyDocument
@@ -178,10 +177,6 @@ class Selector(Struct, frozen=True):
     def selects_cluster(self, cluster: FleetCluster) -> bool:
         """Return whether anything on `cluster` can be selected."""
         return self.clusters.matches(cluster.name, cluster.labels)
-
-    def selects_service(self, service: Service) -> bool:
-        """Return whether `service` is selected, in a namespace that is."""
-        return self.services is not None and self.services.matches(service.ref.name, service.labels)
 
 
 def selector_of(
