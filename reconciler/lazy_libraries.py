@@ -1,9 +1,10 @@
-"""What libraries would do when they are imported, put off until it is used: a start uses little of it.
+"""What modules would do when they are imported, put off until it is used: a start uses little of it.
 
-They compile some sixty regular expressions, above all those of PyYAML's own parser, a sixth of a `plan` of nothing.
+Some sixty regular expressions are compiled, above all those of PyYAML's own parser, a sixth of a `plan` of nothing.
 click imports `inspect`, with all that reads Python's own code, and asks `gettext` for translations that it does not
 have; msgspec imports `typing_extensions`, for what `typing` has since Python 3.11; urllib3 imports what finds the
-versions of packages, for HTTP/2.
+versions of packages, for HTTP/2. `concurrent.futures` imports `logging` for errors of its own, and only an error of
+ours that nobody foresaw has a `traceback`.
 
 Source: breezy/lazy_regex.py of Breezy.
 """
@@ -17,6 +18,20 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+_UNUSED = (
+    "json",
+    "msgspec.inspect",
+    "traceback",
+    "reconciler.backends.decode.objects",
+    "reconciler.backends.decode.shapes",
+    "reconciler.backends.snapshot.recorded_manifests",
+    "reconciler.backends.snapshot.served_manifests",
+    "reconciler.yaml.writer",
+)
+"""Those of ours are about the objects of a snapshot, and what is written: a room that uses them imports the module, not
+names of it.
+"""
 
 _compile = re.compile
 
@@ -44,22 +59,29 @@ class _LazyModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system asks for these
             raise AttributeError(name)
-        self.forget()
-        module = import_module(self.__name__)
+        module = _imported(self)
         vars(self).update(vars(module))
+        self.__class__ = ModuleType  # type: ignore[assignment]  # whose attributes are found as quickly as those of any
         return getattr(module, name)
 
-    def forget(self) -> None:
-        """Let whoever imports the module from now on have the module itself."""
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
+
+def _imported(module: ModuleType) -> Any:
+    """Return the module itself."""
+    _forget(module)
+    return import_module(module.__name__)
+
+
+def _forget(module: ModuleType) -> None:
+    """Let whoever imports the module from now on have the module itself."""
+    if sys.modules.get(module.__name__) is module:
+        del sys.modules[module.__name__]
 
 
 class _LazyInspect(_LazyModule):
     """To clean one line, as click does with the help of each option, takes no module."""
 
     def cleandoc(self, text: str) -> str:
-        return str(self.__getattr__("cleandoc")(text)) if "\n" in text else text.expandtabs().lstrip()
+        return str(_imported(self).cleandoc(text)) if "\n" in text else text.expandtabs().lstrip()
 
 
 class _LazyGettext(_LazyModule):
@@ -75,7 +97,24 @@ class _LazyMetadata(_LazyModule):
     """Versions of packages are looked up by what reads ZIP files too."""
 
     def version(self, package: str) -> str:
-        return str(self.__getattr__("version")(package))
+        return str(_imported(self).version(package))
+
+
+class _LazyLogging(_LazyModule):
+    """A logger is a module's own, which asks for it when it is imported."""
+
+    def getLogger(self, name: str) -> Any:
+        return _LazyLogger(name)
+
+
+class _LazyLogger:
+    """The logger of this name, which is made once something of it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("logging").getLogger(self._name), name)
 
 
 @contextmanager
@@ -85,8 +124,9 @@ def lazy_libraries() -> Iterator[None]:
     modules = [
         _LazyInspect("inspect"),
         _LazyGettext("gettext"),
-        _LazyModule("msgspec.inspect"),
         _LazyMetadata("importlib.metadata"),
+        _LazyLogging("logging"),
+        *map(_LazyModule, _UNUSED),
     ]
     for module in modules:
         sys.modules.setdefault(module.__name__, module)
@@ -96,7 +136,7 @@ def lazy_libraries() -> Iterator[None]:
     finally:
         re.compile = _compile
         for module in modules:
-            module.forget()
+            _forget(module)
 
 
 def _import_msgspec() -> None:

@@ -75,6 +75,32 @@ def test_modules_are_imported_when_something_of_them_is_used():
     ]
 
 
+LOGGED = """
+import sys
+from reconciler.lazy_libraries import lazy_libraries
+
+with lazy_libraries():
+    import traceback
+    from concurrent.futures import _base
+    from reconciler.backends.decode import objects, shapes
+    import json
+    json.dumps([])
+print({"logging", "traceback", objects.__name__, shapes.__name__} & {*sys.modules})
+print(_base.LOGGER.name, traceback.format_exception_only(ValueError("wrong")))
+from reconciler.backends.decode.objects import SHAPES
+print(SHAPES is shapes.SHAPES, objects.SHAPES is SHAPES, type(shapes).__name__)
+"""
+
+
+def test_a_logger_and_modules_of_ours_are_made_when_something_of_them_is_used():
+    said = subprocess.run([sys.executable, "-c", LOGGED], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == [
+        "set()",
+        "concurrent.futures ['ValueError: wrong\\n']",
+        "True True module",
+    ]
+
+
 def test_a_module_that_is_there_stays():
     with lazy_libraries():
         import inspect

@@ -134,12 +134,12 @@ def idling_owner_key(annotations: Mapping[str, str]) -> str:
 
 def compact(value: Any, *, sort: bool = True) -> str:
     """Return `value` as JSON without spaces; `sort` orders its keys."""
-    return (_SORTED if sort else _AS_GIVEN).encode(value)
+    return _encoder(sort).encode(value)
 
 
-_SORTED, _AS_GIVEN = (
-    json.JSONEncoder(sort_keys=sort, separators=(",", ":"), ensure_ascii=False) for sort in (True, False)
-)
+@cache
+def _encoder(sort: bool) -> json.JSONEncoder:
+    return json.JSONEncoder(sort_keys=sort, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest(value: Any, digits: int) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from reconciler.backends.snapshot.manifest_store import Store
 from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.errors import ClusterError, RefusedError, SnapshotError
 from reconciler.model import ObjectRef, Write
+from reconciler.yaml import writer
 from tests.backends.folders import BUILT_IN, a_folder, a_manifest, a_snapshot_cluster, manifests_in, patch
 from tests.decide.downscale.world import controllers_order
 from tests.laws import tries
@@ -259,18 +261,18 @@ def handled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """What was encoded and read: by which function, how many characters."""
     found: list[tuple[str, int]] = []
 
-    def count(name: str, text_of: Callable[..., str]) -> None:
-        plain = getattr(files, name)
+    def count(module: ModuleType, name: str, text_of: Callable[..., str]) -> None:
+        plain = getattr(module, name)
 
         def counting(*args: Any) -> Any:
             result = plain(*args)
             found.append((name, len(text_of(args, result))))
             return result
 
-        monkeypatch.setattr(files, name, counting)
+        monkeypatch.setattr(module, name, counting)
 
-    count("block_text", lambda _, text: text)
-    count("_documents", lambda args, _: args[1])
+    count(writer, "block_text", lambda _, text: text)
+    count(files, "_documents", lambda args, _: args[1])
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, inspect
 
-from reconciler.backends.decode.shapes import PodTemplate, WholeTemplate
+from reconciler.backends.decode import shapes
 from reconciler.backends.decode.values import decoded_value
 from reconciler.errors import Problem
 from reconciler.messages import nearest
@@ -151,8 +151,8 @@ def _of_number(value: Any, kind: inspect.IntType, path: FieldPath) -> Iterator[M
 
 def _of_custom(value: Any, kind: inspect.CustomType, path: FieldPath) -> Iterator[Mismatch]:
     custom: Any = kind.cls
-    if custom is WholeTemplate:
-        yield from _of(value, _type_info(PodTemplate), path)
+    if custom is shapes.WholeTemplate:
+        yield from _of(value, _type_info(shapes.PodTemplate), path)
         return
     try:
         custom.read(value)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from reconciler.backends.backend import Backend, Opened
-from reconciler.backends.decode.objects import secret_value
+from reconciler.backends.decode import objects
 from reconciler.backends.protocols import BUILT_IN_SCALES, NAMESPACES, Resource, VictimOrder
 from reconciler.backends.snapshot.file_content import Key, ManifestEntry
 from reconciler.backends.snapshot.file_lock import FileLock
@@ -151,7 +151,7 @@ class SnapshotCluster:
         with self._read() as index:
             entry = index.entries.get(Key("", "Secret", namespace, name))
             secret = entry.decoded if entry is not None else None
-            return secret_value(secret, key, f"{self._name}/{namespace}/Secret/{name}")
+            return objects.secret_value(secret, key, f"{self._name}/{namespace}/Secret/{name}")
 
     def write(self, write: Write) -> None:
         """Carry out `write`, and settle what follows from it: the object first, then those that its controllers change.

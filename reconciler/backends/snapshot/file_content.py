@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct, field
 
+from reconciler.backends.decode import shapes
 from reconciler.backends.decode.metadata import OwnerReference
 from reconciler.backends.decode.mismatches import FieldPath, problem_at, read_as, read_object
-from reconciler.backends.decode.shapes import SHAPES
 from reconciler.backends.decode.values import NonEmptyText, Wire
 from reconciler.backends.patched_values import equal
 from reconciler.errors import Problem, RefusedError
+from reconciler.yaml import writer
 from reconciler.yaml.documents import Document
 from reconciler.yaml.files import decoded_text
 from reconciler.yaml.reader import MAX_DEPTH, Documents, marked, read_documents
-from reconciler.yaml.writer import block_text
 
 _NOT_FOR_CLUSTERS = frozenset(("kustomize.config.k8s.io",))
 _GROUPS = {
@@ -28,7 +28,6 @@ _GROUPS = {
     ("extensions", "ReplicaSet"): "apps",
     ("events.k8s.io", "Event"): "",
 }
-_KINDS = {(group, kind.lower()): kind for group, kind in SHAPES}
 
 
 class Key(NamedTuple):
@@ -147,10 +146,10 @@ def entry_of(value: Any, api_version: str = "", kind: str = "") -> ManifestEntry
     if version.rpartition("/")[0] in _NOT_FOR_CLUSTERS:
         return None
     group = api_group(version, kind)
-    shape = SHAPES.get((group, kind), Named)
-    meant = _KINDS.get((group, kind.lower())) if shape is Named else None
-    if meant is not None:
-        return [(("kind",), f'is "{kind}", expected {meant}')]
+    shape = shapes.SHAPES.get((group, kind), Named)
+    if shape is Named:
+        for meant in (known for of, known in shapes.SHAPES if (of, known.lower()) == (group, kind.lower())):
+            return [(("kind",), f'is "{kind}", expected {meant}')]
     decoded = read_object(shape, value)
     if isinstance(decoded, list):
         return [(mismatch.path, mismatch.words(secret=kind == "Secret")) for mismatch in decoded]
@@ -231,7 +230,7 @@ def file_with(path: str, values: Sequence[Any]) -> ManifestFile:
         values = values if len(values) == 1 else [{"apiVersion": "v1", "kind": "List", "items": list(values)}]
         text = json.dumps(values[0], ensure_ascii=False, allow_nan=False, indent=2) + "\n"
     else:
-        text = "---\n".join(map(block_text, values))
+        text = "---\n".join(map(writer.block_text, values))
     data = text.encode()
     file = read_file(path, data)
     file.data = data

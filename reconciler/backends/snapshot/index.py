@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from reconciler.backends.decode import objects, shapes
 from reconciler.backends.decode.metadata import Metadata, Object, OwnerReference, controller_of
 from reconciler.backends.decode.mismatches import FieldPath, json_words, problem_at, read_object
-from reconciler.backends.decode.objects import is_listed, model_object, pods_named_in, scale_kind_of
-from reconciler.backends.decode.shapes import SHAPES, Custom
 from reconciler.backends.patched_values import value_below
 from reconciler.backends.protocols import NAMESPACES, Resource
+from reconciler.backends.snapshot import served_manifests
 from reconciler.backends.snapshot.file_content import Key, ManifestEntry, Named, api_group
-from reconciler.backends.snapshot.served_manifests import fill_status
 from reconciler.errors import NotFoundError, Problem
 from reconciler.labels import parse_label_selector
 from reconciler.model import ObjectRef
@@ -68,7 +67,7 @@ class Index:
         del self._kinds[entry.group, entry.kind][entry.key]
         for owner in owner_references(entry):
             self._owned.get((entry.key.namespace, owner.uid or ""), {}).pop(entry.key, None)
-        for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
+        for name, _ in objects.pods_named_in(entry.decoded, entry.key.namespace):
             self._naming.get((entry.key.namespace, name), {}).pop(entry.key, None)
         self._forget_lists(entry)
 
@@ -115,7 +114,7 @@ class Index:
         if kind == _NAMESPACE:
             yield from self._namespaces()
             return
-        if kind not in SHAPES and kind not in self.scales:
+        if not self.has_any(kind) or (kind not in shapes.SHAPES and kind not in self.scales):
             return
         for entry in self._view(kind).get(namespace, ()):
             yield entry.decoded.metadata.labels or {}, self.model_object(resource, entry)
@@ -127,7 +126,7 @@ class Index:
             NotFoundError: there is none.
         """
         kind = (resource.group, resource.kind)
-        entry = self.entries.get(Key(*kind, namespace, name)) if kind in SHAPES or kind in self.scales else None
+        entry = self.entries.get(Key(*kind, namespace, name)) if kind in shapes.SHAPES or kind in self.scales else None
         if entry is not None:
             return self.model_object(resource, entry)
         if kind == _NAMESPACE and any(key.namespace == name for key in self.entries):
@@ -140,7 +139,7 @@ class Index:
         """Return `entry` as the type in model.py that `resource` is read as."""
         known, scale = entry.model_object, self.scales.get((entry.group, entry.kind))
         if known is None or known[0] != resource or known[1] != scale:  # a copy may have other switches
-            known = (resource, scale, model_object(resource, entry.decoded, self.cluster, scale))
+            known = (resource, scale, objects.model_object(resource, entry.decoded, self.cluster, scale))
             entry.model_object = known
         made: T = known[2]
         return made
@@ -152,7 +151,7 @@ class Index:
         kind = (entry.group, entry.kind)
         if not self._scopes.get(kind, kind not in _CLUSTER_WIDE):
             return Key(*kind, "", entry.name)
-        is_known = kind in SHAPES or kind in self.scales or kind in self._scopes
+        is_known = kind in shapes.SHAPES or kind in self.scales or kind in self._scopes
         return Key(*kind, entry.namespace or ("default" if is_known else ""), entry.name)
 
     def wrong_with(self, entry: ManifestEntry) -> list[tuple[FieldPath, str]]:
@@ -160,7 +159,7 @@ class Index:
         scale = self.scales.get((entry.group, entry.kind))
         if scale is None or not isinstance(entry.decoded, Named):
             return []
-        decoded = read_object(Custom, entry.value)
+        decoded = read_object(shapes.Custom, entry.value)
         if isinstance(decoded, list):
             return [(mismatch.path, mismatch.words()) for mismatch in decoded]
         found = None if scale.is_switch else value_below(entry.value, scale.replicas_path)
@@ -173,7 +172,7 @@ class Index:
         for entry in found:
             if (entry.group, entry.kind) == _CRD:
                 spec = entry.decoded.spec
-                scale = scale_kind_of(entry.decoded)
+                scale = objects.scale_kind_of(entry.decoded)
                 kind = (spec.group, spec.names.kind)
                 self._scopes[kind] = spec.scope != "Cluster"
                 if scale is not None:
@@ -197,7 +196,7 @@ class Index:
         if isinstance(metadata, Metadata):
             metadata.namespace = entry.key.namespace
             metadata.uid = metadata.uid or _derived_uid(self.cluster, entry.key)
-            fill_status(entry.decoded, self.scales.get(kind))
+            served_manifests.fill_status(entry.decoded, self.scales.get(kind))
 
     def _adopt(self, entry: ManifestEntry) -> None:
         """Enter an object under its owners, and under the pods that its endpoints name.
@@ -211,7 +210,7 @@ class Index:
                 known = self.entries.get(key)
                 owner.uid = self.uid_of(known) if known is not None else _derived_uid(self.cluster, key)
             self._owned.setdefault((entry.key.namespace, owner.uid), {})[entry.key] = entry
-        for name, _ in pods_named_in(entry.decoded, entry.key.namespace):
+        for name, _ in objects.pods_named_in(entry.decoded, entry.key.namespace):
             self._naming.setdefault((entry.key.namespace, name), {})[entry.key] = entry
 
     def _forget_lists(self, entry: ManifestEntry) -> None:
@@ -225,7 +224,7 @@ class Index:
         if kind not in self._views:
             by_namespace: dict[str, list[ManifestEntry]] = {"": []}
             for key, entry in sorted(self._kinds.get(kind, {}).items()):
-                if is_listed(entry.decoded):
+                if objects.is_listed(entry.decoded):
                     by_namespace[""].append(entry)
                     if key.namespace:
                         by_namespace.setdefault(key.namespace, []).append(entry)
@@ -244,7 +243,7 @@ class Index:
 
     def _implied_namespace(self, name: str) -> Any:
         uid = _derived_uid(self.cluster, Key(*_NAMESPACE, "", name))
-        return model_object(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
+        return objects.model_object(NAMESPACES, Object(Metadata(name, uid=uid)), self.cluster)
 
 
 def owner_references(entry: ManifestEntry) -> list[OwnerReference]:

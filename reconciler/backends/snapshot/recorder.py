@@ -29,13 +29,13 @@ from reconciler.backends.protocols import (
     MetricsSource,
     Resource,
 )
+from reconciler.backends.snapshot import recorded_manifests
 from reconciler.backends.snapshot.files import RECORDING_FILE, read_side_file
-from reconciler.backends.snapshot.recorded_manifests import definition_of, recorded_manifest
 from reconciler.backends.snapshot.recorded_metrics import one_spaced, result_value
 from reconciler.errors import ClusterError, MalformedAnswerError, Problem
 from reconciler.model import QueryAnswer
 from reconciler.workload_kinds import WorkloadKind
-from reconciler.yaml.writer import block_text
+from reconciler.yaml import writer
 
 if TYPE_CHECKING:
     from reconciler.backends.kubernetes.cluster import KubernetesCluster
@@ -230,20 +230,22 @@ class Recorder:
         defined = {key: kind for key, kind in custom.items() if not kind.is_switch}
         found = {
             f"{ReadKey.of(resource).resource}.yaml": _documents(
-                recorded_manifest(resource, objects[key], custom, whole=key in self._placed) for key in sorted(objects)
+                recorded_manifests.recorded_manifest(resource, objects[key], custom, whole=key in self._placed)
+                for key in sorted(objects)
             )
             for resource, objects in self._objects.items()
             if objects
         }
         if defined:
             found["customresourcedefinitions.apiextensions.k8s.io.yaml"] = _documents(
-                definition_of(kind, namespaced=self._is_namespaced(kind)) for _, kind in sorted(defined.items())
+                recorded_manifests.definition_of(kind, namespaced=self._is_namespaced(kind))
+                for _, kind in sorted(defined.items())
             )
         results = [result_value(query, answer, at) for _, (query, answer) in sorted(self._answers.items())]
         if results:
-            found["metrics.yaml"] = block_text({"results": results})
+            found["metrics.yaml"] = writer.block_text({"results": results})
         recording = SnapshotRecording(self.cluster, self._read, self._kinds_error, instant(at).as_datetime())
-        return found | self.beside | {RECORDING_FILE: _HEAD + block_text(_recording_value(recording))}
+        return found | self.beside | {RECORDING_FILE: _HEAD + writer.block_text(_recording_value(recording))}
 
     def _is_namespaced(self, kind: WorkloadKind) -> bool:
         same = (kind.group, kind.kind)
@@ -252,7 +254,7 @@ class Recorder:
 
 
 def _documents(manifests: Iterable[Mapping[str, Any]]) -> str:
-    return "---\n".join(block_text(manifest) for manifest in manifests)
+    return "---\n".join(writer.block_text(manifest) for manifest in manifests)
 
 
 class RecordedCluster:
