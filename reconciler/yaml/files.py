@@ -201,6 +201,8 @@ def decoded_text(file: str, data: bytes | Problem) -> str | Problem:
     """
     if isinstance(data, Problem):
         return data
+    if data.startswith(b"version https://git-lfs.github.com/"):
+        return Problem(file, 1, 1, "", "is a pointer of Git LFS, expected the content; run git lfs pull")
     mark, codec = next(((mark, codec) for mark, codec in _BOMS if data.startswith(mark)), (b"", "utf-8"))
     try:
         return data[len(mark) :].decode(codec)

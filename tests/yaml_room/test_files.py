@@ -14,7 +14,7 @@ import pytest
 from reconciler.backends.protocols import SERVICES
 from reconciler.backends.snapshot.cluster import open_snapshot
 from reconciler.backends.snapshot.files import METRICS_FILES, RECORDING_FILE
-from reconciler.errors import ClusterError, SnapshotError
+from reconciler.errors import ClusterError, Problem, SnapshotError
 from reconciler.model import ObjectRef, Write
 from reconciler.policy.policy_files import load
 from reconciler.yaml.files import MAX_BYTES, MAX_FOLDERS, decoded_text, find_files, read_bytes, write_private
@@ -172,6 +172,12 @@ def test_names_are_in_order_and_hidden_ones_are_told_apart(tmp_path: Path, monke
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_byte_order_mark_tells_the_encoding(codec: str) -> None:
     assert decoded_text("a.yaml", "a: é\n".encode(codec)) == "a: é\n"
+
+
+def test_a_pointer_of_git_lfs_is_named() -> None:
+    found = decoded_text("a.yaml", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    assert isinstance(found, Problem)
+    assert found.message == "is a pointer of Git LFS, expected the content; run git lfs pull"
 
 
 def test_what_is_written_for_us_alone_is_readable_by_nobody_else(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -79,13 +80,26 @@ class _PageRequests:
     is read for nothing. No API server has a single object that is too large: etcd keeps 1.5 MiB of one.
     """
 
-    def __init__(self, client: ApiClient, request: ApiRequest) -> None:
+    def __init__(self, client: ApiClient, request: ApiRequest, budget: ReadBudget) -> None:
         self._client = client
         self._request = request
+        self._budget = budget
+        self._begun = {""}
+        self._asked = PAGE
         self.items = PAGE
         self._fitted = 0  # pages of this size
         self._enough = 1  # so many have to fit before a larger one is asked for
         self._has_grown = False
+
+    def begin(self, token: str) -> Future[HttpResponse]:
+        """Ask for the page that begins at `token` in a thread, once for each and where `budget` has one left."""
+        operation = self._request.operation
+        if token in self._begun:
+            raise MalformedAnswerError(f"{operation}: goes on where it was already, expected another page")
+        self._begun.add(token)
+        self._budget.take_page(operation, self._asked, self.items)
+        self._asked += self.items
+        return in_thread(partial(self.send, token), "next page")
 
     def send(self, token: str) -> HttpResponse:
         """Return the page that begins at `token`.
@@ -120,24 +134,12 @@ class _PageRequests:
 def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadBudget) -> Iterator[_Page[W]]:
     """Yield page by page; while one is decoded and worked on, the server already makes the next one."""
     page_of: Any = _Page[shape]  # type: ignore[valid-type]
-    pages = _PageRequests(client, request)
-    tokens = {""}
-    asked = PAGE
+    pages = _PageRequests(client, request, budget)
     answer = pages.send("")
     while True:
-        page: _Page[W] | None = None
-        if (metadata := _metadata_before_items(answer.body)) is None:
-            page = decoded(answer.body, page_of, request.operation)
-            metadata = page.metadata
-        following, token = None, metadata.next or ""
-        if token:
-            if token in tokens:
-                raise MalformedAnswerError(f"{request.operation}: goes on where it was already, expected another page")
-            tokens.add(token)
-            budget.take_page(request.operation, asked, pages.items)
-            asked += pages.items
-            following = in_thread(partial(pages.send, token), "next page")
-        yield page or decoded(answer.body, page_of, request.operation)
+        before = _metadata_before_items(answer.body) or decoded(answer.body, page_of, request.operation).metadata
+        following = pages.begin(before.next) if before.next else None
+        yield decoded(answer.body, page_of, request.operation)
         if following is None:
             return
         answer = following.result()
