@@ -31,7 +31,8 @@ from reconciler.connection_settings import ClusterConnection
 from reconciler.decide.annotations import Key, format_time, read_time
 from reconciler.decide.decisions import Decision, annotation_changes, annotation_tests
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.restore_and_wake_commands import of_every_fleet, once_asked
+from reconciler.decide.idling.idle_workloads import once_asked
+from reconciler.decide.idling.restore import of_every_fleet
 from reconciler.decide.idling.service_records import ServiceRecord, foreign_record_cleared, read_service_record
 from reconciler.errors import ClusterError, reason_of
 from reconciler.model import (

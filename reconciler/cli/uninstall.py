@@ -16,7 +16,7 @@ from reconciler.cli.run_options import BY_HAND, ByHandOptions
 from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import fleet_names
 from reconciler.decide.decisions import DesiredState
-from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
+from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.placement.removed_policies import decide_releases
 from reconciler.decide.uninstall import AnnotatedObject, decide_uninstall
 from reconciler.errors import (

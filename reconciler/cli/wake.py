@@ -22,17 +22,9 @@ from reconciler.cli.run_time_limit import cut_by_signals
 from reconciler.decide.annotations import Key, format_time, parse_time
 from reconciler.decide.decisions import DesiredState, Notice, annotation_changes
 from reconciler.decide.idling.decide import decide_wakes_due
+from reconciler.decide.idling.idle_workloads import IdleWorkload, idle_workloads, once_asked
 from reconciler.decide.idling.keeps_awake import MIN_AWAKE_BY_DEFAULT
-from reconciler.decide.idling.restore_and_wake_commands import (
-    IdleWorkload,
-    Restoration,
-    decide_restore,
-    idle_workloads,
-    of_every_fleet,
-    once_asked,
-    origins,
-    restore_notices,
-)
+from reconciler.decide.idling.restore import Restoration, decide_restore, of_every_fleet, origins, restore_notices
 from reconciler.decide.placement.removed_policies import decide_releases, scale_to_restore
 from reconciler.errors import ExitCode, FailOn, ReconcilerError, UsageError, first_exit_code, reason_of
 from reconciler.messages import first_of, nearest

@@ -21,7 +21,7 @@ from reconciler.backends.snapshot.memory import MemoryCluster
 from reconciler.decide.annotations import OUR_ANNOTATIONS, Key, format_time
 from reconciler.decide.decisions import Decision, Verb
 from reconciler.decide.idling.records import awake_since
-from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
+from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.limit_amounts import scalable_workloads
 from reconciler.decide.reasons import ReasonCode
 from reconciler.forecast.decision_times import calendar_edges, is_kept_awake_by_schedule

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.decide import IdlingOutcome
-from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
+from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.decide.reasons import text_of
 from reconciler.model import FieldWriter, ObjectRef, Run
 from reconciler.policy.types import Autoscalers

@@ -6,7 +6,7 @@ import json
 
 from reconciler.decide.decisions import DesiredState
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
+from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.model import EndpointSlice, FieldWriter, ObjectRef, ObservedState, OwnerReference, PodsQuestion
 from reconciler.observe.pods import owner_uids
 from reconciler.policy.types import ObjectSelector

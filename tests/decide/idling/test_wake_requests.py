@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.restore_and_wake_commands import idle_workloads, once_asked
+from reconciler.decide.idling.idle_workloads import idle_workloads, once_asked
 from reconciler.model import ObjectRef
 from reconciler.policy.types import Autoscalers, Fleet
 from tests.builders import a_fleet, a_run, a_service, a_workload, an_endpoints, an_hpa

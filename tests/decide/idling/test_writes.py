@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.decisions import Decision, FieldChange
 from reconciler.decide.idling.decide import decide_wakes_due
-from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore
+from reconciler.decide.idling.restore import Restoration, decide_restore
 from reconciler.model import FieldWriter, ObjectRef, OwnerReference, Workload
 from reconciler.policy.kinds.idling_policy import GitOps
 from reconciler.policy.types import (

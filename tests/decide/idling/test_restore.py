@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.decisions import DesiredState, Verb
-from reconciler.decide.idling.restore_and_wake_commands import Restoration, decide_restore, idle_workloads, origins
+from reconciler.decide.idling.idle_workloads import idle_workloads
+from reconciler.decide.idling.restore import Restoration, decide_restore, origins
 from reconciler.model import FieldWriter
 from tests.builders import a_fleet, a_ref, a_run, a_service, a_workload, an_hpa, an_idle_record
 from tests.cases import cases
