@@ -233,8 +233,8 @@ KEEP_UP = tuple(name for name in IdlingCondition if name.keeps_up)
 """What keeps up what the criteria call idle, in the order in which it is the reason."""
 
 
-OF_ITSELF = (IdlingCondition.ITSELF, IdlingCondition.MIN_AGE, IdlingCondition.TERMINATING, IdlingCondition.ROLLOUT)
-"""What is looked at of each workload, also of those that are alike in all else."""
+PER_WORKLOAD = (IdlingCondition.ITSELF, IdlingCondition.MIN_AGE, IdlingCondition.TERMINATING, IdlingCondition.ROLLOUT)
+"""What is checked of each workload, also of those with equal `decision_inputs`."""
 
 
 TIMED_CONDITIONS = tuple(name.check for name in IdlingCondition if isinstance(name.check, keeps_awake.TimedCondition))

@@ -55,14 +55,14 @@ def _idling_explanations(
     A selected Service is explained by itself only where no scalable is behind it, or not all are known.
     """
     explained: set[ObjectRef] = set()
-    known: dict[Hashable, tuple[PolicyExplanation, ...]] = {}
+    made: dict[Hashable, tuple[PolicyExplanation, ...]] = {}
     for choice in choices:
         explained.update(service.ref for service in choice.subject.behind)
-        if choice.alike is None or choice.alike not in known:
-            known[choice.alike] = tuple(_considered(choice, change))
-            yield from known[choice.alike]
+        if choice.decision_inputs is None or choice.decision_inputs not in made:
+            made[choice.decision_inputs] = tuple(_considered(choice, change))
+            yield from made[choice.decision_inputs]
         else:
-            yield from (_about_another(found, choice) for found in known[choice.alike])
+            yield from (_about_another(found, choice) for found in made[choice.decision_inputs])
     for service in services:
         if service.ref not in explained or service.found.undecided:
             why = nothing_to_idle(service)
@@ -72,10 +72,10 @@ def _idling_explanations(
                 )
 
 
-def _about_another(known: PolicyExplanation, choice: Choice) -> PolicyExplanation:
-    """Return what is `known` of a choice that `choice` is alike as said of that."""
-    runs, idled = choice.subject.scale.runs, known.idled and (choice.ref, known.idled[1])
-    return replace(known, ref=runs.ref, written=choice.ref, requests=runs.requests, idled=idled)
+def _about_another(made: PolicyExplanation, choice: Choice) -> PolicyExplanation:
+    """Return what was `made` for a choice with the `decision_inputs` of `choice` as the explanation of that."""
+    runs, idled = choice.subject.scale.runs, made.idled and (choice.ref, made.idled[1])
+    return replace(made, ref=runs.ref, written=choice.ref, requests=runs.requests, idled=idled)
 
 
 def _considered(choice: Choice, change: FindChange | None) -> Iterator[PolicyExplanation]:

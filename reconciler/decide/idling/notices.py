@@ -46,12 +46,12 @@ def notices(choices: Iterable[Choice], services: Iterable[ServiceState]) -> tupl
     """
     ordered = list(choices)
     found: list[Notice] = []
-    silent: set[Hashable] = set()  # nothing is to be said of those that are alike
+    without: set[Hashable] = set()  # decision inputs of which there is no notice
     for choice in ordered:
-        if choice.alike is None or choice.alike not in silent:
-            said = list(chain.from_iterable(of(choice) for of in _NOTICES))
-            found += said
-            silent.update(() if said else (choice.alike,))
+        if choice.decision_inputs is None or choice.decision_inputs not in without:
+            reported = list(chain.from_iterable(of(choice) for of in _NOTICES))
+            found += reported
+            without.update(() if reported else (choice.decision_inputs,))
     found += [notice for service in services for notice in _service_notices(service)]
     empty = [service for service in services if service.found.nothing and service.would_idle]
     behind = {service.ref for choice in (ordered if empty else ()) for service in choice.subject.behind}

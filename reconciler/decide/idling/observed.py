@@ -65,8 +65,8 @@ _NEEDED = {
 """What has to be readable before anything is idled, by its key in `ObservedCluster.unreadable`."""
 
 
-_READ = (*OUR_ANNOTATIONS, Key.FLUX_RECONCILE, Key.PAUSED)
-"""How the annotations begin that bear on what is done with a workload."""
+_INPUT_ANNOTATIONS = (*OUR_ANNOTATIONS, Key.FLUX_RECONCILE, Key.PAUSED)
+"""How the annotations begin on which the decision about a workload depends."""
 
 
 class IdlingInputs(Struct, frozen=True):
@@ -142,8 +142,8 @@ class _Observer:
         # What is the same in a whole namespace is worked out once. Nothing kept here may name `self`: replays play
         # thousands of runs without the collector, which alone would free such a circle.
         self._production_of = cache(lambda space: inputs.fleet.production.why(fleet_cluster, space, labels.get(space)))
-        self._subjects: dict[Hashable, Subject] = {}  # the first of those that are alike
-        self._around: dict[str, tuple[Exclusion, ...]] = {}
+        self._subjects: dict[Hashable, Subject] = {}  # the first with such decision inputs
+        self._namespace_exclusions: dict[str, tuple[Exclusion, ...]] = {}
         unread = first_unread(cluster, _NEEDED)
         self._unknown = f"{_NEEDED[unread]} cannot be read" if unread else ""
 
@@ -295,13 +295,13 @@ class _Observer:
 
     def _scalable(self, scale: Scale, behind: _Behind) -> Subject:
         # The target last: it is behind what only lists its ScaledObject.
-        around = {**behind.get(scale.ref, NOTHING), **behind.get(scale.runs.ref, NOTHING)} if behind else NOTHING
-        services = tuple([around[ref][0] for ref in sorted(around)])
-        before = [service for service in services if around[service.ref][1]]
+        by_name = {**behind.get(scale.ref, NOTHING), **behind.get(scale.runs.ref, NOTHING)} if behind else NOTHING
+        services = tuple([by_name[ref][0] for ref in sorted(by_name)])
+        before = [service for service in services if by_name[service.ref][1]]
         verdict, direct = self._verdicts.on_scalable(scale, before)
-        alike = None if around else self._alike(scale, verdict)
-        if alike in self._subjects:
-            return replace(self._subjects[alike], scale=scale)
+        inputs = None if by_name else self._decision_inputs(scale, verdict)
+        if inputs in self._subjects:
+            return replace(self._subjects[inputs], scale=scale)
         # Services that are only observed are no more than those that nobody selects.
         if verdict.won and not verdict.is_observed:
             services = tuple([replace(one, verdict=Verdict()) if one.verdict.is_observed else one for one in services])
@@ -319,26 +319,26 @@ class _Observer:
             request=latest_of(wake_request(scale.written.annotations), wake_request(scale.runs.annotations)),
             unknown=self._unknown or self._missing(scale),
             protected=self._protected(scale.ref.namespace),
-            listed_only=frozenset(ref for ref, (_, is_behind) in around.items() if not is_behind) or _NOTHING_LISTED,
+            listed_only=frozenset(ref for ref, (_, is_behind) in by_name.items() if not is_behind) or _NOTHING_LISTED,
             lost=self._lost.get(scale.ref),
             most_recorded=most_recorded(scale.written, self._copied, self._fleets) if services else 0,
             production=self._production(scale),
             direct=direct,
             on_target=on_target if is_shared else None,
             target_is_idle=on_target is not None and on_target.ours and not is_shared,
-            alike=alike,
+            decision_inputs=inputs,
         )
         state, record = classify(found)
         classified = replace(found, state=state, record=record)
         undo = undo_of(classified, self._inputs.run.now)
         subject = classified if undo is None else replace(classified, undo=undo)
-        if alike is not None:
-            self._subjects[alike] = subject
+        if inputs is not None:
+            self._subjects[inputs] = subject
         return subject
 
-    def _alike(self, scale: Scale, verdict: Verdict) -> Hashable:
-        """Return what bears on all that is done with a workload behind no Service, but for its own state (see
-        `OF_ITSELF`); None where more does, such as an autoscaler or an opt-out, which is named after it.
+    def _decision_inputs(self, scale: Scale, verdict: Verdict) -> Hashable:
+        """Return what the decision about a workload behind no Service depends on, but for `PER_WORKLOAD` conditions;
+        None where it depends on more, such as an autoscaler or an opt-out, which is named after it.
         """
         written, key = scale.written, key_of(scale.ref)
         if (
@@ -350,12 +350,12 @@ class _Observer:
             or not OPT_OUTS.isdisjoint(written.annotations)
         ):
             return None
-        said = tuple([entry for entry in written.annotations.items() if entry[0].startswith(_READ)])
+        annotations = tuple([entry for entry in written.annotations.items() if entry[0].startswith(_INPUT_ANNOTATIONS)])
         return (
             *(written.ref.cluster, written.ref.namespace, written.ref.kind, written.api_version),
             *(id(verdict), self._production(scale)),
             *(written.replicas, written.no_place, written.loses_volumes, Key.FLUX_NAME_LABEL in written.labels),
-            *(said, written.replicas_writer if said else None),
+            *(annotations, written.replicas_writer if annotations else None),
         )
 
     def _protected(self, namespace: str) -> Fact | None:
@@ -382,8 +382,8 @@ class _Observer:
         return scale.written.no_place
 
     def _exclusions(self, scale: Scale, services: Iterable[ServiceState]) -> tuple[Exclusion, ...]:
-        """Return what excludes `scale`, around it or on it; of several the first is the reason."""
-        around, now, fleet = self._exclusions_around(scale.ref.namespace), self._inputs.run.now, self._inputs.fleet
+        """Return what excludes `scale`, its namespace or what is on it; of several the first is the reason."""
+        found, now, fleet = self._exclusions_of_namespace(scale.ref.namespace), self._inputs.run.now, self._inputs.fleet
         own: list[Workload | HorizontalPodAutoscaler | Service] = [scale.written]
         if scale.runs is not scale.written:
             own.append(scale.runs)
@@ -395,13 +395,13 @@ class _Observer:
         for holder in holders:
             honors = fleet.honors_kube_downscaler and not isinstance(holder, Service)
             stated = exclusions(holder.annotations, now, kube_downscaler=honors)
-            around += tuple(replace(found, on=f"{holder.ref.kind}/{holder.ref.name}") for found in stated)
-        return around
+            found += tuple(replace(exclusion, on=f"{holder.ref.kind}/{holder.ref.name}") for exclusion in stated)
+        return found
 
-    def _exclusions_around(self, namespace: str) -> tuple[Exclusion, ...]:
+    def _exclusions_of_namespace(self, namespace: str) -> tuple[Exclusion, ...]:
         """Return what excludes everything in `namespace`."""
-        if namespace in self._around:
-            return self._around[namespace]
+        if namespace in self._namespace_exclusions:
+            return self._namespace_exclusions[namespace]
         fleet, found = self._inputs.fleet, []
         if self._fleet_cluster.state == "Leaving":
             why = reason(ReasonCode.CLUSTER_LEAVING, cluster=self._fleet_cluster.name)
@@ -411,8 +411,8 @@ class _Observer:
         texts, honors = self._space_annotations.get(namespace, NOTHING), fleet.honors_kube_downscaler
         stated = exclusions(texts, self._inputs.run.now, kube_downscaler=honors)
         found += [replace(exclusion, on=f"Namespace/{namespace}") for exclusion in stated]
-        self._around[namespace] = tuple(found)
-        return self._around[namespace]
+        self._namespace_exclusions[namespace] = tuple(found)
+        return self._namespace_exclusions[namespace]
 
 
 def _field_of(hpa: HorizontalPodAutoscaler, workload: Workload, verdict: Verdict) -> HpaField:

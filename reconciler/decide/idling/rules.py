@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.change_codes import Fact
 from reconciler.decide.decisions import Phase, Verb
-from reconciler.decide.idling.conditions import KEEP_UP, OF_ITSELF, IdlingCondition, IdlingConditions
+from reconciler.decide.idling.conditions import KEEP_UP, PER_WORKLOAD, IdlingCondition, IdlingConditions
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.keeps_awake import at_rest
 from reconciler.decide.idling.records import Record
@@ -183,12 +183,10 @@ class Choice(Struct, frozen=True):
     because: IdlingCondition | None = None
 
     @property
-    def alike(self) -> Hashable:
-        """What it has in common with the choices about workloads that differ from its own in their names alone, None
-        for nothing that is known.
-        """
-        alike = self.subject.alike
-        return None if alike is None else (alike, self.action, id(self.own_reasons))
+    def decision_inputs(self) -> Hashable:
+        """What all that is written and said of it depends on, but for names; None: it is not compared."""
+        inputs = self.subject.decision_inputs
+        return None if inputs is None else (inputs, self.action, id(self.own_reasons))
 
     @property
     def fact(self) -> Fact | None:
@@ -295,18 +293,18 @@ def _chosen(conditions: IdlingConditions) -> Choice:
 
 
 def choices_of(subjects: Iterable[Subject], now: datetime, guards: FleetGuards = NO_GUARDS) -> dict[ObjectRef, Choice]:
-    """Return the choice on each of `subjects`, by name in order; those that are alike have one that was made once."""
+    """Return the choice on each of `subjects`, by name in order; for equal `decision_inputs` it is made once."""
     found: dict[ObjectRef, Choice] = {}
     made: dict[Hashable, Choice] = {}
     for subject in sorted(subjects, key=lambda subject: subject.ref):
         conditions = IdlingConditions(subject, guards, now)
-        alike = subject.alike if conditions.isdisjoint(OF_ITSELF) else None
-        if alike in made:
-            found[subject.ref] = replace(made[alike], subject=subject, conditions=conditions)
+        inputs = subject.decision_inputs if conditions.isdisjoint(PER_WORKLOAD) else None
+        if inputs in made:
+            found[subject.ref] = replace(made[inputs], subject=subject, conditions=conditions)
         else:
             found[subject.ref] = _chosen(conditions)
-            if alike is not None:
-                made[alike] = found[subject.ref]
+            if inputs is not None:
+                made[inputs] = found[subject.ref]
     return found
 
 

@@ -168,7 +168,7 @@ class Subject(Struct, frozen=True):
     `on_target` is the record that a ScaledObject has on its target; with `target_is_idle` the target has one of its
     own. `record` is what it goes back to: of its own record and those of its Services the newest; None where it is not
     idled. `undo` is how somebody else changed what was idle, None where nobody did, or only gave another reason.
-    Those with an equal `alike` differ in their names and in what `OF_ITSELF` looks at alone; None: nothing is alike.
+    Those with equal `decision_inputs` differ in their names and in `PER_WORKLOAD` conditions alone; None: not compared.
     """
 
     scale: Scale
@@ -192,7 +192,7 @@ class Subject(Struct, frozen=True):
     state: IdleState = IdleState.AWAKE
     record: Record | None = None
     undo: Undo | None = None
-    alike: Hashable = None
+    decision_inputs: Hashable = None
 
     @property
     def is_idle(self) -> bool:

@@ -58,10 +58,10 @@ class ClusterVerdicts:
         self._selecting = SelectingPolicies(policies or (), fleet_cluster, cluster)
         self._reaching = self._selecting.reaching
         self._excludes = any(policy.exclude for policy in self._reaching)
-        # What these say is about one Service; all else is said alike of all that they select.
+        # What these say is about one Service; all else is the same for all that they select.
         self._by_service = {policy.name for policy in self._reaching if any(policy.queries)}
         self._evaluators: dict[str, Evaluator] = {}
-        self._alike: dict[tuple[str, ...], Verdict] = {}
+        self._verdicts_by_names: dict[tuple[str, ...], Verdict] = {}
         services = {(service.ref.namespace, service.ref.name): service for service in cluster.services}
         self._answers = {
             policy.name: Answers(
@@ -94,7 +94,7 @@ class ClusterVerdicts:
     def direct(self) -> dict[ObjectRef, Verdict]:
         """The verdicts on each workload that some policy selects by itself, those that exclude it included."""
         found = ((workload.ref, self._selecting.on_workload(workload)) for workload in self._cluster.workloads)
-        return {ref: self._verdicts_alike(selecting) for ref, selecting in found if selecting}
+        return {ref: self._shared_verdicts(selecting) for ref, selecting in found if selecting}
 
     def on_scalable(self, scale: Scale, behind: Sequence[ServiceState]) -> tuple[Verdict, frozenset[str]]:
         """Return what is said of `scale` by itself and through the Services that it is `behind` as one, of each policy
@@ -133,14 +133,14 @@ class ClusterVerdicts:
         selecting = self._selecting.on_service(service)
         if any(policy.name in self._by_service for policy in selecting):
             return self._verdicts(selecting, service.ref.namespace, service.ref.name)
-        return self._verdicts_alike(selecting)
+        return self._shared_verdicts(selecting)
 
-    def _verdicts_alike(self, selecting: list[IdlingPolicy]) -> Verdict:
+    def _shared_verdicts(self, selecting: list[IdlingPolicy]) -> Verdict:
         """Return the verdicts of `selecting`, one value for all that these policies select."""
         names = tuple(policy.name for policy in selecting)
-        if names not in self._alike:
-            self._alike[names] = self._verdicts(selecting)
-        return self._alike[names]
+        if names not in self._verdicts_by_names:
+            self._verdicts_by_names[names] = self._verdicts(selecting)
+        return self._verdicts_by_names[names]
 
     def _verdicts(self, selecting: list[IdlingPolicy], namespace: str = "", service: str | None = None) -> Verdict:
         for policy in selecting:

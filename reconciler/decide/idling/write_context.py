@@ -60,8 +60,8 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
         return [choice for choice in self.choices.values() if choice.ref.cluster in self.written and _is_live(choice)]
 
     @cached_property
-    def made_alike(self) -> dict[Hashable, Decision | None]:
-        """The decisions on scalables themselves, by what their choices have in common."""
+    def decisions_by_inputs(self) -> dict[Hashable, Decision | None]:
+        """The decisions on scalables themselves, by the `decision_inputs` of their choices."""
         return {}
 
     @cached_property

@@ -41,18 +41,18 @@ _TESTED = (
 
 
 def scalable_decision(choice: Choice, context: WriteContext) -> Decision | None:
-    """Return the decision on the scalable itself, None without one; for those that are alike it is made once."""
-    alike, made, written = choice.alike, context.made_alike, choice.subject.scale.written
-    if alike is None or alike not in made:
-        made[alike] = _own_decision(choice, context)
-        return made[alike]
-    known = made[alike]
-    return known and replace(
-        known,
-        key=decision_key(known.verb, written.ref),
+    """Return the decision on the scalable itself, None without one; for equal `decision_inputs` it is made once."""
+    inputs, made, written = choice.decision_inputs, context.decisions_by_inputs, choice.subject.scale.written
+    if inputs is None or inputs not in made:
+        made[inputs] = _own_decision(choice, context)
+        return made[inputs]
+    first = made[inputs]
+    return first and replace(
+        first,
+        key=decision_key(first.verb, written.ref),
         ref=written.ref,
         uid=written.uid,
-        group=context.group(written.ref, idles=known.idles),
+        group=context.group(written.ref, idles=first.idles),
         has_annotations=written.has_annotations,
         has_labels=written.has_labels,
         requests=written.requests,

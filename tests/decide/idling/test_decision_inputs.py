@@ -1,4 +1,4 @@
-"""What is worked out once for workloads that are alike is what would be worked out for each of them."""
+"""What is worked out once for workloads with equal decision inputs is what would be worked out for each of them."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ POLICIES = {
 
 
 def workloads(*, turned: bool) -> tuple[Workload, ...]:
-    """Workloads of which each differs in one way from the first, or `turned` from the last: what is alike is, but for
-    its name, what the first is by name.
+    """Workloads of which each differs in one way from the first, or `turned` from the last: what is decided with others
+    is, but for its name, what the first of them is.
     """
     fields: list[dict[str, Any]] = [
         *({"replicas": replicas} for replicas in (3, 3, 0, None)),
@@ -128,7 +128,7 @@ def test_each_is_decided_as_if_it_were_alone(policies: tuple[IdlingPolicy, ...],
     ("its namespace is excluded", "Active", {"reconciler/exclude": "true"}),
 )
 @cases("east", ("decided before", "a-east"), ("decided after", "c-east"))
-def test_what_is_alike_on_another_cluster_is_decided_by_itself(
+def test_equal_workloads_of_two_clusters_are_decided_each_by_itself(
     east: str, state: str, annotations: dict[str, str]
 ) -> None:
     fleet = a_fleet(east, "b-west")
