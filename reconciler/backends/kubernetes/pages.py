@@ -137,9 +137,12 @@ def _pages(client: ApiClient, request: ApiRequest, shape: type[W], budget: ReadB
     pages = _PageRequests(client, request, budget)
     answer = pages.send("")
     while True:
-        before = _metadata_before_items(answer.body) or decoded(answer.body, page_of, request.operation).metadata
-        following = pages.begin(before.next) if before.next else None
-        yield decoded(answer.body, page_of, request.operation)
+        page: _Page[W] | None = None
+        if (metadata := _metadata_before_items(answer.body)) is None:  # lists of custom resources have theirs last
+            page = decoded(answer.body, page_of, request.operation)
+            metadata = page.metadata
+        following = pages.begin(metadata.next) if metadata.next else None
+        yield page or decoded(answer.body, page_of, request.operation)
         if following is None:
             return
         answer = following.result()
