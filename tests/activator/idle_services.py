@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.activator.services import IDLE, SCALE
 from tests.real.api import Object
@@ -32,3 +33,10 @@ def idle_services(plane: ControlPlane, namespace: str, names: Iterable[str], *, 
     objects = [idle_service(name) for name in listed]
     objects += [idle_deployment(name) for name in listed] if behind else []
     create(plane.api, objects, namespace)
+
+
+def forget(plane: ControlPlane, namespace: str) -> None:
+    """No controller ends a namespace here: its Services go one by one."""
+    names = [one["metadata"]["name"] for one in plane.api.items(f"/api/v1/namespaces/{namespace}/services")]
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(lambda name: plane.api.delete(f"/api/v1/namespaces/{namespace}/services/{name}"), names))

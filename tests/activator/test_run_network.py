@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import statistics
 import threading
 import time
@@ -9,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.activator.in_cluster import ActivatorProcess, our_slices
 from tests.activator.live_services import PATIENCE, LiveServices, accepts, ask, is_consistent, run
 from tests.real.cluster import deployment_path, wait_until
 
@@ -136,3 +139,38 @@ def test_the_first_byte_comes_at_most_200_ms_after_that_of_a_bare_scale_up(servi
         wait_until(lambda: not services.api.items(f"/api/v1/namespaces/{services.namespace}/pods"), "no pods")
     print(f"woken {[round(one, 3) for one in woken]} s, bare {[round(one, 3) for one in bare]} s")
     assert statistics.median(woken) - statistics.median(bare) <= 0.2
+
+
+def memory(activator: ActivatorProcess) -> int:
+    """Its resident memory in MiB."""
+    with open(f"/proc/{activator.process.id}/status") as status:
+        [line] = [line for line in status if line.startswith("VmRSS:")]
+    return int(line.split()[1]) // 1024
+
+
+def test_random_bytes_half_open_and_slow_clients_take_bounded_memory_and_others_are_served(
+    services: LiveServices, activators
+) -> None:
+    activator = activators("--held-per-service", "500", "--hold-timeout", "30")
+    address = services.open("web")
+    other = services.open("other")
+    services.idle("web", "other")
+    stop = {"metadata": {"annotations": {"reconciler/wake-ports": "none"}}}
+    services.api.patch(f"/api/v1/namespaces/{services.namespace}/services/web", stop)
+    before = memory(activator)
+    clients = []
+    for number in range(1500):
+        client = socket.create_connection((address, 80), timeout=PATIENCE)
+        client.setblocking(False)
+        with_bytes = (b"", b"G", os.urandom(4096))[number % 3]
+        if with_bytes:
+            client.send(with_bytes)
+        clients.append(client)
+    wait_until(lambda: activator.metric("held") <= 500, "the limit")
+    print(f"1,500 odd connections: {before} -> {memory(activator)} MiB, {activator.metric('held'):.0f} held")
+    assert ask(other).startswith("other-")
+    assert memory(activator) - before < 64
+    for client in clients:
+        client.close()
+    wait_until(lambda: activator.metric("held") == 0, "their end")
+    assert our_slices(services.api, services.namespace)

@@ -31,6 +31,7 @@ from tests.real.api import ApiError
 from tests.real.cluster import create, deployment_path, scale, wait_until
 from tests.real.objects import a_deployment, an_object
 from tests.real.proxy import Proxy, Request
+from tests.real.service_network import POD_PORT
 
 pytestmark = pytest.mark.soak
 
@@ -276,3 +277,49 @@ def test_traffic_between_discovery_and_idling_is_served_and_the_next_one_wakes(
     wait_until(lambda: accepts(address), "an activator to accept")
     assert ask(address).startswith("web-")
     assert services.woken() == ["web"]
+
+
+# An hour of checks and scrapes.
+
+
+def check(address: str) -> None:
+    """A load balancer's check: it connects, and leaves."""
+    socket.create_connection((address, 80), timeout=PATIENCE).close()
+
+
+def scrape(address: str, patience: float) -> None:
+    """A scrape of metrics, which gives up after so many seconds."""
+    with socket.create_connection((address, 9090), timeout=PATIENCE) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: web\r\n\r\n")
+        client.settimeout(patience)
+        with pytest.raises((TimeoutError, BlockingIOError, ConnectionResetError)):
+            client.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "patience"),
+    [
+        pytest.param(0, 3600, 0, id="as many as in ten hours, one after the other"),
+        pytest.param(10, 61, 10, id="ten minutes, each ten seconds"),
+    ],
+)
+def test_checks_and_scrapes_wake_nothing(
+    services: LiveServices, activators, seconds: int, count: int, patience: float
+) -> None:
+    """No time limit of an activator but that of its slices (ten minutes) is longer than a minute."""
+    activator = activators("--held-per-service", "1000")
+    address = services.open("web")
+    ports = [{"name": "http", "port": 80, "targetPort": POD_PORT}]
+    ports.append({"name": "http-metrics", "port": 9090, "targetPort": POD_PORT})
+    services.api.patch(f"/api/v1/namespaces/{services.namespace}/services/web", {"spec": {"ports": ports}})
+    services.idle("web")
+    began = time.monotonic()
+    for number in range(count):
+        check(address)
+        scrape(address, patience)
+        time.sleep(max(0.0, began + (number + 1) * seconds - time.monotonic()))
+    print(f"{count} checks and scrapes in {time.monotonic() - began:.0f} s")
+    assert (services.replicas("web"), services.need_pods(), services.woken()) == (0, [], [])
+    assert activator.metric("connections_total") >= 2 * count
+    wait_until(lambda: activator.metric("held") == 0, "their end")
+    assert ask(address).startswith("web-")

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from reconciler.model import ACTIVATOR_LEASE_SECONDS
-from tests.activator.idle_services import idle_deployment, idle_service, idle_services
-from tests.activator.in_cluster import ActivatorProcess, a_pod, plane_with_addresses
-from tests.real.cluster import deployment_path, empty, replicas_of, wait_until
+from tests.activator.idle_services import forget, idle_deployment, idle_service, idle_services
+from tests.activator.in_cluster import ActivatorProcess, a_pod, our_slices, plane_with_addresses
+from tests.real.cluster import deployment_path, replicas_of, wait_until
 from tests.real.control_plane import ControlPlane
 from tests.real.network_namespace import NODE
 
@@ -82,12 +82,15 @@ def ports_of(plane: ControlPlane, namespace: str = "") -> Services:
 
 def published(plane: ControlPlane, count: int) -> Services:
     """The ports, once there is a slice for so many Services."""
+    found: Services = {}
 
-    def all_there() -> Services:
-        found = ports_of(plane)
-        return found if len(found) >= count else {}
+    def all_there() -> bool:
+        found.clear()
+        found.update(ports_of(plane))
+        return len(found) >= count
 
-    return wait_until(all_there, f"{count} slices", 600)
+    wait_until(all_there, f"{count} slices", 600)
+    return found
 
 
 def knock(activator: ActivatorProcess, ports: Iterable[int]) -> list[socket.socket]:
@@ -119,6 +122,48 @@ def log_of(activator: ActivatorProcess) -> str:
     return activator.process.log.read_text(errors="replace")
 
 
+def test_a_thousand_slices_are_withdrawn_before_a_pods_grace_is_over(
+    plane: ControlPlane, activator: ActivatorProcess
+) -> None:
+    """Half of `--grace`, five seconds, is for the slices; the rest is for connections."""
+    idle_services(plane, "thousand", [f"web-{number}" for number in range(1000)])
+    began = time.monotonic()
+    activator.start()
+    published(plane, 1000)
+    print(f"1,000 Services: held {time.monotonic() - began:.1f} s after the start")
+    began = time.monotonic()
+    activator.process.terminate_once()
+    wait_until(lambda: not our_slices(plane.api, "thousand"), "no slices", 120)
+    print(f"1,000 slices: withdrawn {time.monotonic() - began:.1f} s after SIGTERM")
+    assert activator.process.ends_with() == 0
+    assert "could not be deleted" not in log_of(activator)
+    leases = plane.api.items("/apis/coordination.k8s.io/v1/namespaces/reconciler/leases")
+    assert [one["metadata"]["name"] for one in leases] == []
+    plane.api.delete("/api/v1/namespaces/thousand")
+    forget(plane, "thousand")
+
+
+def test_six_hundred_services_are_woken_before_any_client_is_reset(
+    plane: ControlPlane, activator: ActivatorProcess
+) -> None:
+    """Ten namespaces, with sixty Services each; a client waits for each, 20 seconds at most."""
+    names = [f"web-{number}" for number in range(60)]
+    for number in range(10):
+        idle_services(plane, f"six-{number}", names, behind=True)
+    activator.start()
+    ports = published(plane, 600)
+    began = time.monotonic()
+    clients = knock(activator, ports.values())
+    wait_until(lambda: activator.metric("woken_total") >= 600, "600 wakes", 120)
+    print(f"600 Services: woken {time.monotonic() - began:.1f} s after their clients came")
+    assert activator.metric("wake_failures_total") == 0
+    assert 'refused_total{reason="timeout"} 0' in activator.get("/metrics")[1]
+    assert {replicas_of(plane.api, f"six-{number}", name) for number in range(10) for name in names} == {1}
+    close(clients)
+    for number in range(10):
+        forget(plane, f"six-{number}")
+
+
 def test_with_few_descriptors_and_many_clients_the_lease_is_kept_and_a_service_is_woken(
     plane: ControlPlane, activator: ActivatorProcess
 ) -> None:
@@ -138,7 +183,8 @@ def test_with_few_descriptors_and_many_clients_the_lease_is_kept_and_a_service_i
     assert descriptors(activator) < 512
     assert "Traceback" not in log_of(activator)
     close(clients)
-    empty(plane.api, ["Service"], ["large", "small"])
+    for namespace in ("large", "small"):
+        forget(plane, namespace)
 
 
 def refusing_pods(plane: ControlPlane, namespace: str, name: str, address: str) -> None:
