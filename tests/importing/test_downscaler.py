@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.importing.downscaler import replicas_before_downscaler
+from tests.cases import cases
 from tests.importing.downscaled import UP, controller, space, web
 from tests.importing.peers import imported
 from tests.pipeline.calls import Folder
@@ -41,36 +42,53 @@ def test_an_uptime_of_namespaces_is_one_policy_of_them(tmp_path):
     assert lost == []
 
 
-@pytest.mark.parametrize(
-    ("tool", "annotations", "expected"),
-    [
-        (PY, {"downtime": "Sat-Sun 00:00-24:00 UTC"}, {"idleWhen": [downtime("Sat-Sun 00:00-24:00")]}),
-        (
-            PY,
-            {"uptime": UP, "downtime": "Wed-Wed 12:00-13:00 UTC"},
-            {"idleWhen": [{"anyOf": [downtime("Wed-Wed 12:00-13:00"), OFFICE]}]},
-        ),
-        (PY, {"uptime": UP, "grace_period": "60"}, {"idleWhen": [OFFICE], "minAge": "15m"}),
-        (
-            PY,
-            {"upscale_period": "Mon-Fri 07:00-08:00 UTC", "downscale_period": "Mon-Sun 19:00-20:00 UTC"},
-            {"idleWhen": [downtime("Mon-Thu 19:00-07:00", "Fri 19:00-Mon 07:00")]},
-        ),
-        (
-            PY,
-            {"downscale_period": "Mon-Fri 19:00-20:00 UTC"},
-            {"idleWhen": [downtime("Mon-Fri 19:00-20:00")], "wake": "OnSignal"},
-        ),
-        (
-            PY,
-            {"uptime": UP, "force_uptime": DAY},
-            {"idleWhen": [uptime("2026-12-01T00:00:00/2026-12-02T00:00:00", zone="UTC"), OFFICE]},
-        ),
-        (PY, {"force_downtime": DAY}, {"idleWhen": [downtime("2026-12-01T00:00:00/2026-12-02T00:00:00")]}),
-        (PY, {"force_downtime": "true"}, {"idleWhen": [downtime("00:00-24:00")]}),
-        (PY, {"uptime": UP, "downtime_replicas": "1", "downscale_replicas": "2"}, {"idleReplicas": 1}),
-        (GO, {"uptime": UP, "downtime_replicas": "1", "downscale_replicas": "2"}, {"idleReplicas": 2}),
-    ],
+@cases(
+    "tool annotations expected",
+    ("weekend downtime", PY, {"downtime": "Sat-Sun 00:00-24:00 UTC"}, {"idleWhen": [downtime("Sat-Sun 00:00-24:00")]}),
+    (
+        "uptime with a downtime within",
+        PY,
+        {"uptime": UP, "downtime": "Wed-Wed 12:00-13:00 UTC"},
+        {"idleWhen": [{"anyOf": [downtime("Wed-Wed 12:00-13:00"), OFFICE]}]},
+    ),
+    ("grace period of a namespace", PY, {"uptime": UP, "grace_period": "60"}, {"idleWhen": [OFFICE], "minAge": "15m"}),
+    (
+        "upscale and downscale periods",
+        PY,
+        {"upscale_period": "Mon-Fri 07:00-08:00 UTC", "downscale_period": "Mon-Sun 19:00-20:00 UTC"},
+        {"idleWhen": [downtime("Mon-Thu 19:00-07:00", "Fri 19:00-Mon 07:00")]},
+    ),
+    (
+        "downscale period alone",
+        PY,
+        {"downscale_period": "Mon-Fri 19:00-20:00 UTC"},
+        {"idleWhen": [downtime("Mon-Fri 19:00-20:00")], "wake": "OnSignal"},
+    ),
+    (
+        "forced uptime beside an uptime",
+        PY,
+        {"uptime": UP, "force_uptime": DAY},
+        {"idleWhen": [uptime("2026-12-01T00:00:00/2026-12-02T00:00:00", zone="UTC"), OFFICE]},
+    ),
+    (
+        "forced downtime for a period",
+        PY,
+        {"force_downtime": DAY},
+        {"idleWhen": [downtime("2026-12-01T00:00:00/2026-12-02T00:00:00")]},
+    ),
+    ("forced downtime at all times", PY, {"force_downtime": "true"}, {"idleWhen": [downtime("00:00-24:00")]}),
+    (
+        "replicas read by kube-downscaler",
+        PY,
+        {"uptime": UP, "downtime_replicas": "1", "downscale_replicas": "2"},
+        {"idleReplicas": 1},
+    ),
+    (
+        "replicas read by GoKubeDownscaler",
+        GO,
+        {"uptime": UP, "downtime_replicas": "1", "downscale_replicas": "2"},
+        {"idleReplicas": 2},
+    ),
 )
 def test_what_a_namespace_is_annotated_with(tmp_path, tool, annotations, expected):
     assert expected.items() <= imported(tmp_path, tool, space(**annotations))[0]["dev"].items()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cases import cases
 from tests.importing.peers import imported
 from tests.importing.spread import DEPLOYMENT, TEMPLATE, WEB, an_object, federated, karmada, preference, weights
 
@@ -27,13 +28,21 @@ def of_replicas(value: int, **target: Any) -> dict[str, Any]:
 EXACTLY = {"minReplicas": 6, "maxReplicas": 6}
 
 
-@pytest.mark.parametrize(
-    ("placement", "replicas", "clusters"),
-    [
-        (placed("east", "west"), 12, {"east": EXACTLY, "west": EXACTLY}),
-        (placed("east", "west", **weights(east=2, west=1)), 6, {"east": {"weight": 2}, "west": {"weight": 1}}),
-        (placed("east", "west", replicaSchedulingType="Divided"), 6, {"east": {"weight": 1}, "west": {"weight": 1}}),
-    ],
+@cases(
+    "placement replicas clusters",
+    ("duplicated to each cluster", placed("east", "west"), 12, {"east": EXACTLY, "west": EXACTLY}),
+    (
+        "divided by weights",
+        placed("east", "west", **weights(east=2, west=1)),
+        6,
+        {"east": {"weight": 2}, "west": {"weight": 1}},
+    ),
+    (
+        "divided without weights",
+        placed("east", "west", replicaSchedulingType="Divided"),
+        6,
+        {"east": {"weight": 1}, "west": {"weight": 1}},
+    ),
 )
 def test_karmada_duplicates_or_divides(tmp_path, placement, replicas, clusters):
     specs, lost = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(placement=placement)))
@@ -62,15 +71,13 @@ def test_karmada_clusters_by_label_and_workloads_by_label(tmp_path):
     assert {"name": "west", "labels": {"region": "us"}} in specs["imported"]["clusters"]
 
 
-@pytest.mark.parametrize(
-    ("key", "operator", "values", "clusters"),
-    [
-        ("provider", "In", ["huawei"], ["east"]),
-        ("region", "NotIn", ["us"], ["east", "north"]),
-        ("zone", "In", ["us-1", "eu-9"], ["west"]),
-        ("zone", "DoesNotExist", [], ["north"]),
-        ("zone", "Gt", ["1"], []),
-    ],
+@cases(
+    "key operator values clusters",
+    ("of a provider", "provider", "In", ["huawei"], ["east"]),
+    ("not of a region", "region", "NotIn", ["us"], ["east", "north"]),
+    ("of one of two zones", "zone", "In", ["us-1", "eu-9"], ["west"]),
+    ("without a zone", "zone", "DoesNotExist", [], ["north"]),
+    ("an operator not for zones", "zone", "Gt", ["1"], []),
 )
 def test_karmada_clusters_by_field(tmp_path, key, operator, values, clusters):
     fields = {"east": {"provider": "huawei", "region": "eu", "zones": ["eu-1", "eu-2"]}, "north": {}}
@@ -85,18 +92,17 @@ def test_karmada_clusters_by_field(tmp_path, key, operator, values, clusters):
     assert ("web" in specs) == bool(clusters)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "cluster"),
-    [
-        ({"resourceSelectors": [{**WEB, "name": ""}]}, {}, "west"),
-        ({"resourceSelectors": [{**WEB, "name": ""}], "priority": 1}, {}, "east"),
-        (
-            {"resourceSelectors": [{**WEB, "name": ""}]},
-            {"resourceSelectors": [{**WEB, "name": "", "labelSelector": {"matchLabels": {"app": "web"}}}]},
-            "west",
-        ),
-        ({}, {}, "east"),
-    ],
+@cases(
+    "first second cluster",
+    ("closer by name", {"resourceSelectors": [{**WEB, "name": ""}]}, {}, "west"),
+    ("higher priority", {"resourceSelectors": [{**WEB, "name": ""}], "priority": 1}, {}, "east"),
+    (
+        "closer by label",
+        {"resourceSelectors": [{**WEB, "name": ""}]},
+        {"resourceSelectors": [{**WEB, "name": "", "labelSelector": {"matchLabels": {"app": "web"}}}]},
+        "west",
+    ),
+    ("first by name", {}, {}, "east"),
 )
 def test_karmada_of_two_policies_the_higher_priority_then_the_closer_one_then_the_first_by_name(
     tmp_path, first, second, cluster
@@ -107,9 +113,11 @@ def test_karmada_of_two_policies_the_higher_priority_then_the_closer_one_then_th
     assert [*specs["web"]["preferences"]["clusters"]] == [cluster]
 
 
-@pytest.mark.parametrize(
-    ("scheduling", "replicas", "others"),
-    [({}, 8, EXACTLY), (weights(east=2, west=3), 4, {"weight": 2}), (weights(east=3, west=2), 6, {"weight": 3})],
+@cases(
+    "scheduling replicas others",
+    ("duplicated to each cluster", {}, 8, EXACTLY),
+    ("divided, overridden cluster weighs more", weights(east=2, west=3), 4, {"weight": 2}),
+    ("divided, overridden cluster weighs less", weights(east=3, west=2), 6, {"weight": 3}),
 )
 def test_karmada_replicas_of_an_override_are_those_of_its_clusters_only(tmp_path, scheduling, replicas, others):
     rule = of_replicas(2, targetCluster={"clusterNames": ["west"]})
