@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from reconciler.decide.decisions import FieldChange, Verb
 from reconciler.model import ObjectRef
 from reconciler.plan.effects import Effect, effect_of, is_acted_on
@@ -22,29 +20,27 @@ SUSPEND = FieldChange(("spec", "suspend"), None, True)
 HPA = ObjectRef("east", "shop", "HorizontalPodAutoscaler", "web", "autoscaling")
 
 
-@pytest.mark.parametrize(
-    ("verb", "before", "after", "fields", "expected"),
-    [
-        (Verb.IDLE, 3, 0, {}, Effect.IDLE),
-        (Verb.WAKE, 0, 3, {}, Effect.WAKE),
-        (Verb.IDLE, None, None, {"ref": HPA, "changes": (OURS,)}, Effect.IDLE),
-        (Verb.SCALE, 1, 3, {}, Effect.UP),
-        (Verb.SCALE, 3, 1, {}, Effect.DOWN),
-        (Verb.REPAIR, 3, 1, {}, Effect.DOWN),
-        (Verb.REPAIR, None, None, {"changes": (OURS,)}, Effect.METADATA),
-        (Verb.REPAIR, None, None, {"changes": (OURS, SUSPEND)}, Effect.UPDATE),
-        (Verb.REPAIR, None, None, {"changes": (OURS,), "event": "Adopted"}, Effect.UPDATE),
-        (Verb.RELEASE, None, None, {"changes": (OURS,)}, Effect.UPDATE),
-        (Verb.RECORD, 3, 1, {"changes": (OURS,)}, Effect.METADATA),
-        (Verb.RECORD, None, None, {"changes": (OURS,), "event": "Adopted"}, Effect.METADATA),
-        (Verb.CLEAR, None, None, {"changes": (OURS, THEIRS)}, Effect.UPDATE),
-        (Verb.CREATE, 0, 3, {}, Effect.CREATE),
-        (Verb.OVERWRITE, 3, 3, {}, Effect.OVERWRITE),
-        (Verb.DELETE, 3, 0, {}, Effect.DELETE),
-        (Verb.DELETE, None, None, {"ref": a_ref(kind="ConfigMap")}, Effect.METADATA),
-        (Verb.REMEMBER, None, None, {"changes": (FieldChange(("spec", "x"), 1, 2),), "ref": a_ref(kind="ConfigMap")},
-         Effect.METADATA),
-    ],
+@cases(
+    "verb before after fields expected",
+    ("idled to zero replicas", Verb.IDLE, 3, 0, {}, Effect.IDLE),
+    ("woken from zero replicas", Verb.WAKE, 0, 3, {}, Effect.WAKE),
+    ("idled autoscaler, annotation only", Verb.IDLE, None, None, {"ref": HPA, "changes": (OURS,)}, Effect.IDLE),
+    ("scaled up", Verb.SCALE, 1, 3, {}, Effect.UP),
+    ("scaled down", Verb.SCALE, 3, 1, {}, Effect.DOWN),
+    ("repair to fewer replicas", Verb.REPAIR, 3, 1, {}, Effect.DOWN),
+    ("repair of our annotation", Verb.REPAIR, None, None, {"changes": (OURS,)}, Effect.METADATA),
+    ("repair of the spec, too", Verb.REPAIR, None, None, {"changes": (OURS, SUSPEND)}, Effect.UPDATE),
+    ("repair that adopts", Verb.REPAIR, None, None, {"changes": (OURS,), "event": "Adopted"}, Effect.UPDATE),
+    ("release of our annotation", Verb.RELEASE, None, None, {"changes": (OURS,)}, Effect.UPDATE),
+    ("record of fewer replicas", Verb.RECORD, 3, 1, {"changes": (OURS,)}, Effect.METADATA),
+    ("record of an adoption", Verb.RECORD, None, None, {"changes": (OURS,), "event": "Adopted"}, Effect.METADATA),
+    ("annotation of others cleared, too", Verb.CLEAR, None, None, {"changes": (OURS, THEIRS)}, Effect.UPDATE),
+    ("workload created", Verb.CREATE, 0, 3, {}, Effect.CREATE),
+    ("template overwritten", Verb.OVERWRITE, 3, 3, {}, Effect.OVERWRITE),
+    ("workload deleted", Verb.DELETE, 3, 0, {}, Effect.DELETE),
+    ("ConfigMap deleted", Verb.DELETE, None, None, {"ref": a_ref(kind="ConfigMap")}, Effect.METADATA),
+    ("ConfigMap with remembered state", Verb.REMEMBER, None, None,
+     {"changes": (FieldChange(("spec", "x"), 1, 2),), "ref": a_ref(kind="ConfigMap")}, Effect.METADATA),
 )  # fmt: skip
 def test_what_a_change_means(verb, before, after, fields: dict[str, Any], expected):
     defaults = {"replicas_before": before, "replicas_after": after, "changes": ()}

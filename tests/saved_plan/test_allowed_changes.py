@@ -12,6 +12,7 @@ from reconciler.errors import PlanFileError
 from reconciler.model import ObjectRef
 from reconciler.saved_plan.allowed_changes import check_allowed, is_custom
 from tests.builders import a_ref
+from tests.cases import cases
 from tests.plans import a_decision, a_plan
 
 MOST = 2**31 - 1
@@ -146,16 +147,14 @@ def test_a_field(kind, change, is_permitted):
     assert (problem(on(*kind, change)) == "") is is_permitted
 
 
-@pytest.mark.parametrize(
-    ("job", "value", "is_permitted"),
-    [
-        ("idling", "disabled", True),
-        ("idling", None, True),
-        ("idling", "enabled", False),
-        ("idling", 1, False),
-        ("placement", "disabled", False),
-        ("downscale", None, False),
-    ],
+@cases(
+    "job value is_permitted",
+    ("idling pauses it", "idling", "disabled", True),
+    ("idling resumes it", "idling", None, True),
+    ("idling writes another word", "idling", "enabled", False),
+    ("idling writes a number", "idling", 1, False),
+    ("placement pauses it", "placement", "disabled", False),
+    ("downscale resumes it", "downscale", None, False),
 )
 def test_only_idling_pauses_flux_and_lets_it_go_on(job, value, is_permitted):
     change = to(value, *ANNOTATIONS, "kustomize.toolkit.fluxcd.io/reconcile", before="x")
@@ -191,19 +190,17 @@ def test_a_template_is_only_overwritten(value):
     )
 
 
-@pytest.mark.parametrize(
-    ("group", "kind", "expected"),
-    [
-        ("apps.example.com", "Game", True),
-        ("argoproj.io", "Rollout", True),
-        ("keda.sh", "ScaledJob", True),
-        ("keda.sh", "ScaledObject", False),
-        ("apps", "DaemonSet", False),
-        ("", "Secret", False),
-        ("k8s.io", "X", False),
-        ("networking.k8s.io", "NetworkPolicy", False),
-        ("notk8s.io", "X", True),
-    ],
+@cases(
+    "group kind expected",
+    ("a kind of another group", "apps.example.com", "Game", True),
+    ("an Argo Rollout", "argoproj.io", "Rollout", True),
+    ("a KEDA ScaledJob", "keda.sh", "ScaledJob", True),
+    ("a KEDA ScaledObject", "keda.sh", "ScaledObject", False),
+    ("a DaemonSet", "apps", "DaemonSet", False),
+    ("a Secret of the core group", "", "Secret", False),
+    ("the group of Kubernetes", "k8s.io", "X", False),
+    ("a group below that of Kubernetes", "networking.k8s.io", "NetworkPolicy", False),
+    ("a group that only ends alike", "notk8s.io", "X", True),
 )
 def test_a_custom_kind(group, kind, expected):
     assert is_custom(group, kind) is expected
@@ -373,15 +370,13 @@ def test_an_object(fields, expected):
     assert problem(a_decision(**({"changes": ()} | fields))) == expected
 
 
-@pytest.mark.parametrize(
-    ("phase", "job", "is_permitted"),
-    [
-        (Phase.DECREASE, "idling", True),
-        (Phase.REPAIR, "placement", True),
-        (Phase.REPAIR, "idling", False),
-        (Phase.WAKE, "idling", False),
-        (Phase.RECORD, "downscale", False),
-    ],
+@cases(
+    "phase job is_permitted",
+    ("decrease of idling", Phase.DECREASE, "idling", True),
+    ("repair of placement", Phase.REPAIR, "placement", True),
+    ("repair of idling", Phase.REPAIR, "idling", False),
+    ("wake of idling", Phase.WAKE, "idling", False),
+    ("record of downscale", Phase.RECORD, "downscale", False),
 )
 def test_no_decrease_passes_for_what_a_frozen_cluster_allows(phase, job, is_permitted):
     expected = f'phase is "{phase.name.lower()}", expected "move" or "decrease" where replicas are taken away'
