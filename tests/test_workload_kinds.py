@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from reconciler.backends.decode.shapes import SHAPES, Custom
 from reconciler.backends.decode.workloads import _SPECIFIC
 from reconciler.workload_kinds import SCALABLE_KINDS, WORKLOAD_KINDS, WorkloadKind, workload_kind
+from tests.cases import cases
 from tests.live.write_deploy import files
 
 
@@ -28,9 +27,12 @@ def test_deploy_has_the_rights_and_admission_rules_of_every_kind() -> None:
     assert {path: path.read_text() for path in files()} == files()
 
 
-@pytest.mark.parametrize(
-    ("kind", "replicas", "value"),
-    [("CronJob", 0, True), ("CronJob", 1, False), ("Deployment", 3, 3), ("ScaledObject", 0, "0")],
+@cases(
+    "kind replicas value",
+    ("suspended CronJob", "CronJob", 0, True),
+    ("running CronJob", "CronJob", 1, False),
+    ("Deployment with replicas", "Deployment", 3, 3),
+    ("ScaledObject paused at zero", "ScaledObject", 0, "0"),
 )
 def test_what_stands_where_a_kind_is_scaled(kind: str, replicas: int, value: object) -> None:
     assert workload_kind(kind).value_at(replicas) == value

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from reconciler.version import VERSION
+from tests.cases import cases
 from tests.docs.pages import ROOT
 from tests.release.release_scripts import JOBS, SCRIPTS, run
 
@@ -39,13 +40,11 @@ def test_nothing_that_signs_runs_what_the_repository_holds():
             assert "deploy/" not in text
 
 
-@pytest.mark.parametrize(
-    ("tag", "code", "said", "outputs"),
-    [
-        (f"v{VERSION}", 0, "", f"version={VERSION}\n"),
-        ("v9.9.9", 1, f"the tag is v9.9.9, expected v{VERSION}, as pyproject.toml says\n", ""),
-        (VERSION, 1, f"the tag is {VERSION}, expected v{VERSION}, as pyproject.toml says\n", ""),
-    ],
+@cases(
+    "tag code said outputs",
+    ("tag of the version", f"v{VERSION}", 0, "", f"version={VERSION}\n"),
+    ("tag of another version", "v9.9.9", 1, f"the tag is v9.9.9, expected v{VERSION}, as pyproject.toml says\n", ""),
+    ("tag without its letter", VERSION, 1, f"the tag is {VERSION}, expected v{VERSION}, as pyproject.toml says\n", ""),
 )
 def test_the_tag_is_the_version(tmp_path, tag, code, said, outputs):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from reconciler.errors import Problem
 from reconciler.yaml.documents import Document
 from reconciler.yaml.reader import TOO_LARGE, read_documents
+from tests.cases import cases
 
 
 def read(text: str) -> tuple[list[Document], list[Problem], bool]:
@@ -226,21 +227,19 @@ spec:
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "value_at", "key_at"),
-    [
-        ((), (1, 1), (1, 1)),
-        (("apiVersion",), (1, 13), (1, 1)),
-        (("spec",), (3, 3), (2, 1)),
-        (("spec", "quoted key"), (3, 17), (3, 3)),
-        (("spec", "list", 0), (5, 7), (5, 7)),
-        (("spec", "list", 1, "b", 1), (6, 16), (6, 16)),
-        (("spec", "used", "deep"), (8, 11), (8, 5)),
-        (("spec", "used", "own"), (9, 28), (9, 23)),
-        (("spec", "again", "deep"), (8, 11), (8, 5)),
-        (("spec", "list", 7), (5, 5), (5, 5)),
-        (("spec", "missing", "deeper"), (3, 3), (3, 3)),
-    ],
+@cases(
+    "path value_at key_at",
+    ("the whole document", (), (1, 1), (1, 1)),
+    ("a scalar of the first field", ("apiVersion",), (1, 13), (1, 1)),
+    ("a mapping", ("spec",), (3, 3), (2, 1)),
+    ("a quoted key", ("spec", "quoted key"), (3, 17), (3, 3)),
+    ("an item of a list", ("spec", "list", 0), (5, 7), (5, 7)),
+    ("an item in flow style", ("spec", "list", 1, "b", 1), (6, 16), (6, 16)),
+    ("a merged key", ("spec", "used", "deep"), (8, 11), (8, 5)),
+    ("a key beside a merge", ("spec", "used", "own"), (9, 28), (9, 23)),
+    ("a key of an alias", ("spec", "again", "deep"), (8, 11), (8, 5)),
+    ("an item that is missing", ("spec", "list", 7), (5, 5), (5, 5)),
+    ("a key that is missing", ("spec", "missing", "deeper"), (3, 3), (3, 3)),
 )
 def test_every_value_and_key_knows_its_place(path, value_at, key_at):
     for before in ("", "# words\n\n", "---\nx: 1\n---\n", "x: [\n---\n", "x: é\r\n---\r\n"):
