@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
-import pytest
 from msgspec.structs import replace
 
 from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, evaluator_of, joined
@@ -194,18 +193,16 @@ def said(*result: CriterionResult) -> tuple[PolicyVerdict, ...]:
     return tuple(PolicyVerdict(POLICY, one, ()) for one in result)
 
 
-@pytest.mark.parametrize(
-    ("parts", "every", "some"),
-    [
-        ((IDLE, IDLE), IDLE, IDLE),
-        ((IDLE, BUSY), BUSY, IDLE),
-        ((IDLE, UNKNOWN), UNKNOWN, IDLE),
-        ((BUSY, UNKNOWN), BUSY, UNKNOWN),
-        ((BUSY, BUSY), BUSY, BUSY),
-        ((UNKNOWN, UNKNOWN), UNKNOWN, UNKNOWN),
-        ((BUSY, UNKNOWN, IDLE), BUSY, IDLE),
-        ((), UNKNOWN, UNKNOWN),
-    ],
+@cases(
+    "parts every some",
+    ("both idle", (IDLE, IDLE), IDLE, IDLE),
+    ("one idle, one busy", (IDLE, BUSY), BUSY, IDLE),
+    ("one idle, one unknown", (IDLE, UNKNOWN), UNKNOWN, IDLE),
+    ("one busy, one unknown", (BUSY, UNKNOWN), BUSY, UNKNOWN),
+    ("both busy", (BUSY, BUSY), BUSY, BUSY),
+    ("both unknown", (UNKNOWN, UNKNOWN), UNKNOWN, UNKNOWN),
+    ("one of each", (BUSY, UNKNOWN, IDLE), BUSY, IDLE),
+    ("without criteria", (), UNKNOWN, UNKNOWN),
 )
 def test_three_valued_logic(parts, every, some):
     assert joined(POLICY, said(*parts), is_any=False).result is every

@@ -80,30 +80,28 @@ def test_a_template_that_is_not_known_differs_in_nothing():
     assert a_form().template_differences(a_local("west", 3, template=None)) == ()
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found", "equal"),
-    [
-        ("1000n", "1u", True),
-        ("1000u", "1m", True),
-        ("1000m", "1", True),
-        ("1000", "1k", True),
-        ("1000k", "1M", True),
-        ("1000M", "1G", True),
-        ("1000G", "1T", True),
-        ("1000T", "1P", True),
-        ("1000P", "1E", True),
-        ("1024", "1Ki", True),
-        ("1024Ki", "1Mi", True),
-        ("1024Mi", "1Gi", True),
-        ("1024Gi", "1Ti", True),
-        ("1024Ti", "1Pi", True),
-        ("1024Pi", "1Ei", True),
-        ("1Ki", "1Mi", False),
-        ("10e98", "1e99", True),
-        ("10e99", "1e100", False),  # larger than any amount is
-        ("1.2.3", "1.2", False),
-        (".e5", "0", False),
-    ],
+@cases(
+    "wanted found equal",
+    ("nano to micro", "1000n", "1u", True),
+    ("micro to milli", "1000u", "1m", True),
+    ("milli to whole units", "1000m", "1", True),
+    ("whole units to kilo", "1000", "1k", True),
+    ("kilo to mega", "1000k", "1M", True),
+    ("mega to giga", "1000M", "1G", True),
+    ("giga to tera", "1000G", "1T", True),
+    ("tera to peta", "1000T", "1P", True),
+    ("peta to exa", "1000P", "1E", True),
+    ("whole units to kibi", "1024", "1Ki", True),
+    ("kibi to mebi", "1024Ki", "1Mi", True),
+    ("mebi to gibi", "1024Mi", "1Gi", True),
+    ("gibi to tebi", "1024Gi", "1Ti", True),
+    ("tebi to pebi", "1024Ti", "1Pi", True),
+    ("pebi to exbi", "1024Pi", "1Ei", True),
+    ("a smaller amount", "1Ki", "1Mi", False),
+    ("exponents of one amount", "10e98", "1e99", True),
+    ("larger than any amount", "10e99", "1e100", False),
+    ("two decimal points", "1.2.3", "1.2", False),
+    ("point without digits", ".e5", "0", False),
 )
 def test_amounts_of_every_suffix(wanted, found, equal):
     workload = a_local("west", 3, a_federated(template=limits(memory=wanted)), template=limits(memory=found))
