@@ -148,15 +148,13 @@ def test_what_really_goes(running: int | None, before: int, after: int | None, r
     assert LimitBases({} if running is None else {decision.ref: running}).removed_by(decision) == removed
 
 
-@pytest.mark.parametrize(
-    ("kind", "replicas", "status", "weight"),
-    [
-        ("Deployment", 3, 2, 2),
-        ("Deployment", 3, 4, 3),
-        ("Deployment", 3, None, 1),
-        ("Deployment", 0, None, 0),
-        ("CronJob", 1, 1, 0),
-    ],
+@cases(
+    "kind replicas status weight",
+    ("fewer run than asked for", "Deployment", 3, 2, 2),
+    ("more run than asked for", "Deployment", 3, 4, 3),
+    ("status unknown", "Deployment", 3, None, 1),
+    ("scaled to zero, status unknown", "Deployment", 0, None, 0),
+    ("kind without replicas", "CronJob", 1, 1, 0),
 )
 def test_what_a_workload_counts(kind: str, replicas: int, status: int | None, weight: int) -> None:
     assert weight_of(a_workload(kind=kind, replicas=replicas, status_replicas=status)) == weight

@@ -12,6 +12,7 @@ import pytest
 from reconciler.decide import reasons
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, change_if, joint_change
 from reconciler.decide.reasons import CODES, TEXTS, Reason, ReasonCode, filled, phrase_parts, reason, text_of
+from tests.cases import cases
 
 CODES_OF = (ReasonCode, ChangeIfCode)
 FIVE = datetime(2026, 11, 20, 17, tzinfo=UTC)
@@ -42,21 +43,19 @@ def test_no_two_codes_have_one_text_except_where_only_their_rendering_differs():
     assert len(texts) == len(set(texts))
 
 
-@pytest.mark.parametrize(
-    ("template", "values", "text"),
-    [
-        ("a[ in {b}]", {}, "a"),
-        ("a[ in {b}]", {"b": "x"}, "a in x"),
-        ("a[ in {b}]", {"b": 0}, "a in 0"),
-        ("a[ in {b} of {c}]", {"b": "x"}, "a"),
-        ("a[ in {b} of {c}]", {"b": "x", "c": "y"}, "a in x of y"),
-        ("{a} of {b}", {"a": "{b}", "b": "[c]"}, "{b} of [c]"),
-        ("{a}", {}, ""),
-        ("{a}", {"a": ["x", "y"]}, "x and y"),
-        ("{a}", {"a": 0.1 + 0.2}, "0.3"),
-        ("{a:ago}, {a:since}, {a:until}, {a:edge}", {"a": "T"}, "at T, since T, until T, T"),
-        ("{a:until}", {}, "without end"),
-    ],
+@cases(
+    "template values text",
+    ("optional part without its value", "a[ in {b}]", {}, "a"),
+    ("optional part with its value", "a[ in {b}]", {"b": "x"}, "a in x"),
+    ("zero is a value", "a[ in {b}]", {"b": 0}, "a in 0"),
+    ("optional part, one value missing", "a[ in {b} of {c}]", {"b": "x"}, "a"),
+    ("optional part, both values known", "a[ in {b} of {c}]", {"b": "x", "c": "y"}, "a in x of y"),
+    ("braces and brackets in values", "{a} of {b}", {"a": "{b}", "b": "[c]"}, "{b} of [c]"),
+    ("value missing", "{a}", {}, ""),
+    ("list joined by and", "{a}", {"a": ["x", "y"]}, "x and y"),
+    ("fraction rounded", "{a}", {"a": 0.1 + 0.2}, "0.3"),
+    ("words before a time", "{a:ago}, {a:since}, {a:until}, {a:edge}", {"a": "T"}, "at T, since T, until T, T"),
+    ("end time missing", "{a:until}", {}, "without end"),
 )
 def test_a_template_is_filled_with_its_values(template, values, text):
     assert filled(template, values) == text
