@@ -5,11 +5,11 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.policy.globs import GlobIndex, is_within, matches_any, overlap, path_regex
+from tests.cases import cases
 
 PIECES = ["a", "b", "-", "*", "?", "[ab]", "[!a]", "[a-b]"]
 PATTERNS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join)
@@ -69,22 +69,20 @@ def test_a_pattern_with_too_many_ways_counts_as_not_within_and_as_overlapping_in
     assert overlap(pattern + "b", other)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "expected"),
-    [
-        ("teams/a/**", "teams/a/sleep.yaml", True),
-        ("teams/a/**", "teams/a/deep/er/sleep.yaml", True),
-        ("teams/a/**", "teams/a", True),
-        ("teams/a/**", "teams/ab/sleep.yaml", False),
-        ("teams/a/**", "teams/b/a/sleep.yaml", False),
-        ("teams/a/*", "teams/a/deep/sleep.yaml", False),
-        ("teams/a/*.yaml", "teams/a/sleep.yaml", True),
-        ("**/a/*.yaml", "a/sleep.yaml", True),
-        ("**/a/*.yaml", "x/y/a/sleep.yaml", True),
-        ("a-*.yaml", "a-sleep.yaml", True),
-        ("a-*.yaml", "A-sleep.yaml", False),
-        ("teams/?/**", "teams/a/x.yaml", True),
-    ],
+@cases(
+    "pattern path expected",
+    ("file in the folder", "teams/a/**", "teams/a/sleep.yaml", True),
+    ("file in a nested folder", "teams/a/**", "teams/a/deep/er/sleep.yaml", True),
+    ("the folder itself", "teams/a/**", "teams/a", True),
+    ("folder of a longer name", "teams/a/**", "teams/ab/sleep.yaml", False),
+    ("folder below another one", "teams/a/**", "teams/b/a/sleep.yaml", False),
+    ("single star, nested folder", "teams/a/*", "teams/a/deep/sleep.yaml", False),
+    ("single star in the name", "teams/a/*.yaml", "teams/a/sleep.yaml", True),
+    ("double star without a folder", "**/a/*.yaml", "a/sleep.yaml", True),
+    ("double star, nested folders", "**/a/*.yaml", "x/y/a/sleep.yaml", True),
+    ("star after a prefix", "a-*.yaml", "a-sleep.yaml", True),
+    ("upper case differs", "a-*.yaml", "A-sleep.yaml", False),
+    ("question mark, single letter", "teams/?/**", "teams/a/x.yaml", True),
 )
 def test_paths(pattern, path, expected):
     assert bool(path_regex(pattern).match(path)) is expected

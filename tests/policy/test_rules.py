@@ -8,6 +8,7 @@ from reconciler.connection_settings import SecretKey
 from reconciler.policy.load import read_policies
 from reconciler.policy.types import ClusterPreference
 from reconciler.yaml.reader import TOO_LARGE
+from tests.cases import cases
 from tests.policy.base import CALENDAR, FEDERATED, FILES, IDLING, REPLICA_SET, edited, problems_in
 
 PLACE_OF_HOST = "policies/downscale.yaml:14:13: spec.podPicker.http.host: "
@@ -54,15 +55,13 @@ def test_hosts_of_pickers(tmp_path, host, fault):
     assert problems_in(tmp_path, files) == ([] if fault is None else [f'{PLACE_OF_HOST}is "{shown}", expected {fault}'])
 
 
-@pytest.mark.parametrize(
-    ("allowed", "host", "good"),
-    [
-        ('["*.svc"]', "picker.airflow.svc", True),
-        ('["*.SVC"]', "Picker.Airflow.svc", True),
-        ("[]", "picker.airflow.svc", False),
-        ('["*.svc"]', "picker.airflow.svc.example.org", False),
-        ('["picker.airflow.svc"]', "other.airflow.svc", False),
-    ],
+@cases(
+    "allowed host good",
+    ("host matches a pattern", '["*.svc"]', "picker.airflow.svc", True),
+    ("upper and lower case", '["*.SVC"]', "Picker.Airflow.svc", True),
+    ("no host allowed", "[]", "picker.airflow.svc", False),
+    ("pattern followed by another domain", '["*.svc"]', "picker.airflow.svc.example.org", False),
+    ("another host allowed", '["picker.airflow.svc"]', "other.airflow.svc", False),
 )
 def test_hosts_that_the_fleet_allows(tmp_path, allowed, host, good):
     files = edited("downscale.yaml", "host: picker.airflow.svc", f"host: {host}")
@@ -164,17 +163,15 @@ def test_zones(tmp_path, zone):
     assert problems_in(tmp_path, edited("calendar.yaml", "Europe/Paris", zone)) == []
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "most", "named"),
-    [
-        ("idling.yaml", "atMost: 0", "atMost: {}", 2**53, "2^53"),
-        ("idling.yaml", "tier: 10", "tier: {}", 2**53, "2^53"),
-        ("federated.yaml", "maxReplicas: 20, weight: 1", "weight: {}", 2**53, "2^53"),
-        ("idling.yaml", "idleReplicas: 0", "idleReplicas: {}", 2**31 - 1, "2147483647"),
-        ("fleet.yaml", "atLeast: 3", "atLeast: {}", 2**31 - 1, "2147483647"),
-        ("federated.yaml", "replicas: 50", "replicas: {}", 2**31 - 1, "2147483647"),
-        ("downscale.yaml", "max: 40", "max: {}", 2**31 - 1, "2147483647"),
-    ],
+@cases(
+    "file old new most named",
+    ("threshold of a metric", "idling.yaml", "atMost: 0", "atMost: {}", 2**53, "2^53"),
+    ("tier of a policy", "idling.yaml", "tier: 10", "tier: {}", 2**53, "2^53"),
+    ("weight of a cluster", "federated.yaml", "maxReplicas: 20, weight: 1", "weight: {}", 2**53, "2^53"),
+    ("idle replicas", "idling.yaml", "idleReplicas: 0", "idleReplicas: {}", 2**31 - 1, "2147483647"),
+    ("replicas of a limit", "fleet.yaml", "atLeast: 3", "atLeast: {}", 2**31 - 1, "2147483647"),
+    ("replicas of a federated set", "federated.yaml", "replicas: 50", "replicas: {}", 2**31 - 1, "2147483647"),
+    ("most replicas of a target", "downscale.yaml", "max: 40", "max: {}", 2**31 - 1, "2147483647"),
 )
 def test_whole_numbers_end_where_they_stop_being_exact_and_replicas_where_kubernetes_ends(
     tmp_path, file, old, new, most, named

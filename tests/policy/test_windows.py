@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.policy.kinds.calendar import parse_absolute, parse_window, rarely_meant
 from reconciler.policy.types import AbsoluteWindow, WeeklyWindow
+from tests.cases import cases
 
 HOUR = 60
 
@@ -72,13 +73,16 @@ def test_what_is_no_window(text):
     assert parse_window(text) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "start", "end"),
-    [
-        ("2026-12-24T18:00/2027-01-02T08:00", datetime(2026, 12, 24, 18), datetime(2027, 1, 2, 8)),
-        ("2026-12-24T18:00:30 / 2026-12-24T18:01", datetime(2026, 12, 24, 18, 0, 30), datetime(2026, 12, 24, 18, 1)),
-        ("2028-02-29T00:00/2028-03-01T00:00", datetime(2028, 2, 29), datetime(2028, 3, 1)),
-    ],
+@cases(
+    "text start end",
+    ("across the new year", "2026-12-24T18:00/2027-01-02T08:00", datetime(2026, 12, 24, 18), datetime(2027, 1, 2, 8)),
+    (
+        "with seconds and spaces",
+        "2026-12-24T18:00:30 / 2026-12-24T18:01",
+        datetime(2026, 12, 24, 18, 0, 30),
+        datetime(2026, 12, 24, 18, 1),
+    ),
+    ("leap day", "2028-02-29T00:00/2028-03-01T00:00", datetime(2028, 2, 29), datetime(2028, 3, 1)),
 )
 def test_absolute_windows(text, start, end):
     assert parse_absolute(text) == AbsoluteWindow(start, end)
