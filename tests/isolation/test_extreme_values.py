@@ -7,7 +7,6 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from reconciler.backends.decode.values import Instant, instant
 from reconciler.backends.decode.workloads import count_at, number_at
 from reconciler.errors import ExitCode
+from tests.cases import cases
 from tests.isolation import fleet
 from tests.isolation.fleet import AFTER, CLUSTERS
 
@@ -32,9 +32,13 @@ def test_an_instant_in_between_is_kept() -> None:
     assert instant("2026-11-20T15:40:00.25Z").as_datetime() == datetime(2026, 11, 20, 15, 40, 0, 250000, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("value", "count", "number"),
-    [(0, 0, 0), (2**31 - 1, 2**31 - 1, 2**31 - 1), (2**31, None, 2**31), (-1, None, -1), (True, None, None)],
+@cases(
+    "value count number",
+    ("zero replicas", 0, 0, 0),
+    ("largest count", 2**31 - 1, 2**31 - 1, 2**31 - 1),
+    ("above the largest count", 2**31, None, 2**31),
+    ("negative count", -1, None, -1),
+    ("boolean instead of a count", True, None, None),
 )
 def test_replicas_of_a_custom_kind_are_an_int32(value: object, count: int | None, number: int | None) -> None:
     assert (count_at({"n": value}, ("n",)), number_at({"n": value}, ("n",))) == (count, number)

@@ -27,6 +27,7 @@ from reconciler.policy.kinds.downscale_policy import Logarithm
 from reconciler.policy.types import Freeze
 from reconciler.time_limit import TimeLimit
 from tests.builders import NOW, a_run
+from tests.cases import cases
 from tests.decide.downscale.world import COST, LABEL, PICKER, World, a_world
 from tests.fakes import Counted, FakePicker, Killed, Wrapped
 from tests.laws import share_of
@@ -369,9 +370,10 @@ def test_one_that_a_picker_saw_is_not_said() -> None:
     assert len(seen(world)[0]) == 1
 
 
-@pytest.mark.parametrize(
-    ("label", "state", "words"),
-    [(True, "OK", "chooses the pods of 1 workload"), (False, "WARN", "chooses the pods of 0 workloads")],
+@cases(
+    "label state words",
+    ("namespace lets the picker in", True, "OK", "chooses the pods of 1 workload"),
+    ("namespace without the label", False, "WARN", "chooses the pods of 0 workloads"),
 )
 def test_doctor_says_what_it_chooses(label: bool, state: str, words: str) -> None:
     world = a_picked_world(lets_in=label, target=None)
