@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import yaml
 
+from tests.cases import cases
 from tests.cli.situations import in_conflict, limited, lost
 from tests.pipeline.calls import Folder
 
@@ -29,13 +29,11 @@ def fleet_events(folder: Folder) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("before", "reason", "words"),
-    [
-        (limited, "HeldBack", "limit"),
-        (lost, "ClusterUnknown", "us-east: "),
-        (in_conflict, "PolicyConflict", "again and idle-dev have the same priority"),
-    ],
+@cases(
+    "before reason words",
+    ("held back by a limit", limited, "HeldBack", "limit"),
+    ("cluster unknown", lost, "ClusterUnknown", "us-east: "),
+    ("policies in conflict", in_conflict, "PolicyConflict", "again and idle-dev have the same priority"),
 )
 def test_what_is_left_alone_is_told(quickstart: Folder, before: Any, reason: str, words: str) -> None:
     before(quickstart)

@@ -102,9 +102,13 @@ def test_who_places_it_now_takes_the_count_of_before_over(folder, total, own):
     assert counts(folder) == ALL_SIX
 
 
-@pytest.mark.parametrize(
-    ("mode", "target", "left"),
-    [("Enforce", 1, 1), ("Enforce", 4, 4), ("Enforce", 5, 5), ("Enforce", 9, 6), ("Observe", 1, 6)],
+@cases(
+    "mode target left",
+    ("target below the placed count", "Enforce", 1, 1),
+    ("target at the placed count", "Enforce", 4, 4),
+    ("target above the placed count", "Enforce", 5, 5),
+    ("target above the previous count", "Enforce", 9, 6),
+    ("policy only observes", "Observe", 1, 6),
 )
 def test_a_downscale_policy_decides_how_many_of_them_it_gets_back(folder, mode, target, left):
     apply(folder)
