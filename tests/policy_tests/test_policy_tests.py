@@ -229,15 +229,34 @@ NO_POLICIES = "is a test of policies, expected a directory with policy files; `r
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("test", "policies"), 64, "policies: has no tests, expected a file named *_test.yaml"),
-        (("test", "nowhere"), 64, f"nowhere: does not exist, expected {A_TEST}"),
-        (("test", "policies/all.yaml"), 64, f"policies/all.yaml: is no test of policies, expected {A_TEST}"),
-        (("test", "run.sh"), 64, f"run.sh: is no test of policies, expected {A_TEST}"),
-        (("test", "policies", "-o", "markdown"), 64, "'markdown'"),
-        (("validate", "small_test.yaml"), 64, f"small_test.yaml: {NO_POLICIES}"),
-        (("validate", "small_test.yaml", "-o", "sarif"), 64, f"small_test.yaml: {NO_POLICIES}"),
-        (("plan", "small_test.yaml"), 64, f"small_test.yaml: {NO_POLICIES}"),
-        (("apply", "small_test.yaml", "--auto-approve"), 64, f"small_test.yaml: {NO_POLICIES}"),
+        pytest.param(
+            ("test", "policies"),
+            64,
+            "policies: has no tests, expected a file named *_test.yaml",
+            id="folder without tests",
+        ),
+        pytest.param(("test", "nowhere"), 64, f"nowhere: does not exist, expected {A_TEST}", id="path does not exist"),
+        pytest.param(
+            ("test", "policies/all.yaml"),
+            64,
+            f"policies/all.yaml: is no test of policies, expected {A_TEST}",
+            id="policies in place of tests",
+        ),
+        pytest.param(
+            ("test", "run.sh"), 64, f"run.sh: is no test of policies, expected {A_TEST}", id="script in place of tests"
+        ),
+        pytest.param(("test", "policies", "-o", "markdown"), 64, "'markdown'", id="unknown output format"),
+        pytest.param(("validate", "small_test.yaml"), 64, f"small_test.yaml: {NO_POLICIES}", id="validate of tests"),
+        pytest.param(
+            ("validate", "small_test.yaml", "-o", "sarif"),
+            64,
+            f"small_test.yaml: {NO_POLICIES}",
+            id="validate of tests as SARIF",
+        ),
+        pytest.param(("plan", "small_test.yaml"), 64, f"small_test.yaml: {NO_POLICIES}", id="plan of tests"),
+        pytest.param(
+            ("apply", "small_test.yaml", "--auto-approve"), 64, f"small_test.yaml: {NO_POLICIES}", id="apply of tests"
+        ),
     ],
 )
 def test_calls_that_run_nothing(folder, arguments, code, words):

@@ -17,6 +17,7 @@ from reconciler.plan.model import Action
 from reconciler.policy.types import NotifyOn
 from reconciler.report.notification import Fact, Message, body_of, facts_of
 from tests.builders import a_fleet, a_ref
+from tests.cases import cases
 from tests.cli.receivers import MOST_BYTES, SCHEMAS
 from tests.plans import a_plan, an_idle
 from tests.plans import a_wake as a_woken
@@ -64,16 +65,19 @@ def test_what_is_not_markup_of_ours_has_no_effect() -> None:
     assert "TextBlock" not in teams.replace("RichTextBlock", "")  # a TextBlock has Markdown
 
 
-@pytest.mark.parametrize(
-    ("outcome", "on", "text"),
-    [
-        (Outcome(1, OutcomeStatus.APPLIED), "Idled", "replicas 3 -> 0, 0 requests in 30m"),
-        (Outcome(1, OutcomeStatus.FAILED, "quota"), "Failed", "idle failed: quota"),
-        (outcome_of(Action(1, an_idle()), RefusedError("no")), "Failed", "idle was refused: no"),
-        (outcome_of(Action(1, an_idle()), UnreachableError("gone")), "Failed", "idle failed: gone"),
-        (Outcome(1, OutcomeStatus.STALE, "changed"), None, ""),
-        (Outcome(1, OutcomeStatus.SKIPPED, "locked", locked=True), None, ""),
-    ],
+@cases(
+    "outcome on text",
+    ("change applied", Outcome(1, OutcomeStatus.APPLIED), "Idled", "replicas 3 -> 0, 0 requests in 30m"),
+    ("change failed", Outcome(1, OutcomeStatus.FAILED, "quota"), "Failed", "idle failed: quota"),
+    (
+        "refused by the API server",
+        outcome_of(Action(1, an_idle()), RefusedError("no")),
+        "Failed",
+        "idle was refused: no",
+    ),
+    ("cluster unreachable", outcome_of(Action(1, an_idle()), UnreachableError("gone")), "Failed", "idle failed: gone"),
+    ("changed since the plan", Outcome(1, OutcomeStatus.STALE, "changed"), None, ""),
+    ("locked by another run", Outcome(1, OutcomeStatus.SKIPPED, "locked", locked=True), None, ""),
 )
 def test_what_became_of_a_change(outcome: Outcome, on: str | None, text: str) -> None:
     found = facts_of(a_plan(an_idle()), [outcome], a_fleet())

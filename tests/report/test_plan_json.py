@@ -32,6 +32,7 @@ from reconciler.plan import json as plan_json
 from reconciler.plan.json import plan_document, plan_from_dict, plan_in_parts, plan_to_dict
 from reconciler.plan.model import Plan, json_value
 from tests.builders import NOW, a_forecast, a_picker, a_ref, said, the_settings
+from tests.cases import cases
 from tests.laws import tries
 from tests.plans import PLACE_WEB, a_create, a_plan, a_record, a_scale, an_idle
 from tests.report.strategies import json_values, plans
@@ -51,28 +52,28 @@ def check_round_trip(plan):
     assert plan_to_json(again) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "document", "others"),
-    [
-        (
-            Plan,
-            plan_json.PlanDocument,
-            {"policy_digest", "input_digest", "unanswered", "explanations", "unknown_since", "awake", "seen", "shard"},
-        ),
-        (
-            Decision,
-            change_json.ChangeDocument,
-            {"ref", "api_version", "uid", "changes", "replicas_before", "replicas_after", "requests"},
-        ),
-        (HeldBack, plan_json._HeldBackDocument, {"policy", "decisions"}),
-        (Overridden, plan_json._OverriddenDocument, {"ref"}),
-        (ObjectRef, change_json._ObjectDocument, {"cluster"}),
-        (Cause, change_json.CauseDocument, {"tenant"}),
-        (Undecided, plan_json._UndecidedDocument, set()),
-        (Notice, plan_json._NoticeDocument, set()),
-        (PlacementRow, plan_json._PlacementRowDocument, set()),
-        (PlacementView, plan_json._PlacementDocument, set()),
-    ],
+@cases(
+    "value document others",
+    (
+        "whole plan",
+        Plan,
+        plan_json.PlanDocument,
+        {"policy_digest", "input_digest", "unanswered", "explanations", "unknown_since", "awake", "seen", "shard"},
+    ),
+    (
+        "decided change",
+        Decision,
+        change_json.ChangeDocument,
+        {"ref", "api_version", "uid", "changes", "replicas_before", "replicas_after", "requests"},
+    ),
+    ("held back change", HeldBack, plan_json._HeldBackDocument, {"policy", "decisions"}),
+    ("overridden policy", Overridden, plan_json._OverriddenDocument, {"ref"}),
+    ("object reference", ObjectRef, change_json._ObjectDocument, {"cluster"}),
+    ("cause of a change", Cause, change_json.CauseDocument, {"tenant"}),
+    ("undecided workload", Undecided, plan_json._UndecidedDocument, set()),
+    ("notice of a plan", Notice, plan_json._NoticeDocument, set()),
+    ("placement on one cluster", PlacementRow, plan_json._PlacementRowDocument, set()),
+    ("placement of replicas", PlacementView, plan_json._PlacementDocument, set()),
 )
 def test_what_is_written_has_the_fields_of_its_document(value, document, others):
     assert set(value.__struct_fields__) - set(document.__struct_fields__) == others

@@ -30,6 +30,7 @@ from reconciler.plan.model import KeptUp
 from reconciler.report.markdown import render_markdown
 from reconciler.report.text import Style, render_text, wrapped
 from tests.builders import NOW, a_forecast, a_limit_use, a_ref, said
+from tests.cases import cases
 from tests.plans import IDLE_DEV, a_create, a_plan, a_record, a_scale, a_wake, an_idle, decision_of
 from tests.report.rendered import golden
 
@@ -549,7 +550,12 @@ def test_our_own_characters_are_ascii():
     assert text_of(plan, [Outcome(1, OutcomeStatus.FAILED, "no")], verbose=True).isascii()
 
 
-@pytest.mark.parametrize(("skipped", "verbose", "lines"), [(5, False, 10), (6, False, 0), (6, True, 12)])
+@cases(
+    "skipped verbose lines",
+    ("few are listed", 5, False, 10),
+    ("many are counted", 6, False, 0),
+    ("many, verbose", 6, True, 12),
+)
 def test_of_many_changes_that_were_skipped_for_one_reason_the_report_says_how_many(skipped, verbose, lines):
     plan = a_plan(*(an_idle(f"web-{number}") for number in range(skipped + 1)))
     lost = "eu-west: the lock was lost, nothing more is written there"

@@ -15,6 +15,7 @@ import pytest
 from reconciler.cli.pull_request_comment import RestApi, github_comments, publish
 from reconciler.errors import CommentError, Problem
 from reconciler.report.code_host import ReviewComment, marker_of, render_review, shortened
+from tests.cases import cases
 from tests.pipeline.calls import Folder, Said
 from tests.review.code_hosts import NUMBER, REPOSITORY, SHA, TOKEN, CodeHost, a_later_event, an_event
 
@@ -253,17 +254,30 @@ def test_a_later_workflow_comments_on_the_pull_request_of_its_commit(folder, hos
     assert f"has 0 open pull requests from {label} at {SHA}" in folder.call(*CHECK).err
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "words"),
-    [
-        ("GITHUB_API_URL", "http://api.github.example", "GITHUB_API_URL: is no address that a token may be sent to"),
-        ("GITHUB_API_URL", "ftp://127.0.0.1", "GITHUB_API_URL: is no address that a token may be sent to"),
-        ("GITHUB_API_URL", "https://a@b.example", "GITHUB_API_URL: has a user, a query or a fragment"),
-        ("GITHUB_API_URL", "https://[", "GITHUB_API_URL: is no address"),
-        ("GITHUB_REPOSITORY", "acme/..", "GITHUB_REPOSITORY: is not OWNER/NAME"),
-        ("GITHUB_REPOSITORY", "acme/x?y", "GITHUB_REPOSITORY: is not OWNER/NAME"),
-        ("GITHUB_EVENT_PATH", "nothing.json", "GITHUB_EVENT_PATH: names no event that can be read"),
-    ],
+@cases(
+    "variable value words",
+    (
+        "address without TLS",
+        "GITHUB_API_URL",
+        "http://api.github.example",
+        "GITHUB_API_URL: is no address that a token may be sent to",
+    ),
+    (
+        "address of another scheme",
+        "GITHUB_API_URL",
+        "ftp://127.0.0.1",
+        "GITHUB_API_URL: is no address that a token may be sent to",
+    ),
+    (
+        "address with a user",
+        "GITHUB_API_URL",
+        "https://a@b.example",
+        "GITHUB_API_URL: has a user, a query or a fragment",
+    ),
+    ("malformed address", "GITHUB_API_URL", "https://[", "GITHUB_API_URL: is no address"),
+    ("repository outside its owner", "GITHUB_REPOSITORY", "acme/..", "GITHUB_REPOSITORY: is not OWNER/NAME"),
+    ("repository with a query", "GITHUB_REPOSITORY", "acme/x?y", "GITHUB_REPOSITORY: is not OWNER/NAME"),
+    ("event file missing", "GITHUB_EVENT_PATH", "nothing.json", "GITHUB_EVENT_PATH: names no event that can be read"),
 )
 def test_variables_that_are_not_those_of_github(folder, host, monkeypatch, variable, value, words):
     monkeypatch.setenv(variable, value)
@@ -369,14 +383,12 @@ def test_a_note_of_gitlab_is_created_then_updated(gitlab, host):
     assert host.comments[0]["body"] == f"{MARKER}\nAll is well."
 
 
-@pytest.mark.parametrize(
-    ("variable", "code", "words"),
-    [
-        ("CI_MERGE_REQUEST_IID", 0, "this pipeline is of no merge request"),
-        ("GITLAB_TOKEN", 0, "there is no token in GITLAB_TOKEN"),
-        ("CI_PROJECT_ID", 64, "CI_PROJECT_ID: is no number"),
-        ("CI_API_V4_URL", 64, "CI_API_V4_URL: is no address that a token may be sent to"),
-    ],
+@cases(
+    "variable code words",
+    ("no merge request", "CI_MERGE_REQUEST_IID", 0, "this pipeline is of no merge request"),
+    ("no token", "GITLAB_TOKEN", 0, "there is no token in GITLAB_TOKEN"),
+    ("no project", "CI_PROJECT_ID", 64, "CI_PROJECT_ID: is no number"),
+    ("no address of the API", "CI_API_V4_URL", 64, "CI_API_V4_URL: is no address that a token may be sent to"),
 )
 def test_variables_of_gitlab_that_are_missing(gitlab, host, monkeypatch, variable, code, words):
     monkeypatch.delenv(variable)
@@ -443,16 +455,15 @@ def test_with_on_effect_there_is_a_comment_where_there_is_something_to_say(folde
     assert "**No effect in the next day.**" in host.comments[0]["body"], "what was said no longer holds"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "first"),
-    [
-        (
-            'namespaces: [payments, "*-prod"]',
-            "namespaces: []",
-            "Production: 1 workload in eu-west no longer production.",
-        ),
-        ("share: 10%", "share: 90%", "With the Fleet of the base nothing changes in the next day."),
-    ],
+@cases(
+    "old new first",
+    (
+        "production namespaces removed",
+        'namespaces: [payments, "*-prod"]',
+        "namespaces: []",
+        "Production: 1 workload in eu-west no longer production.",
+    ),
+    ("limit raised", "share: 10%", "share: 90%", "With the Fleet of the base nothing changes in the next day."),
 )
 def test_a_fleet_that_nobody_judged_is_something_to_say(folder, host, old, new, first):
     edited(folder, old, new, "policies/fleet.yaml")
