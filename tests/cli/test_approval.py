@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.cases import cases
 from tests.pipeline.calls import Folder, Said, Terminal
 
 NOW = "2026-11-20T22:00:00Z"
@@ -95,8 +96,10 @@ def test_another_form_is_whole_and_the_plan_is_read_on_stderr(quickstart, monkey
     assert f"~ {RUNNER} " in said.err
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "words"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+@cases(
+    "number code words",
+    ("interrupt signal", signal.SIGINT, 130, "interrupted"),
+    ("termination signal", signal.SIGTERM, 143, "terminated"),
 )
 def test_a_signal_at_the_prompt_ends_it_with_nothing_done(quickstart, monkeypatch, number, code, words):
     before = quickstart.objects()

@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pytest_httpserver import HTTPServer
 
 from tests.backends.servers import PickerServer, silent
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import downscale, workload
 from tests.real.processes import Process, answers, on_a_free_port, ready
@@ -245,7 +246,11 @@ SECRET = ", httpHeaders: [{name: x-key, valueFrom: {secretKeyRef: {name: nowhere
 
 
 @pytest.mark.parametrize("headers", ["", SECRET], ids=["nobody listens", "a Secret that is not there"])
-@pytest.mark.parametrize(("on_error", "code", "left"), [("fallback", 0, 4), ("skip", 6, 7)])
+@cases(
+    "on_error code left",
+    ("default order instead", "fallback", 0, 4),
+    ("downscale is skipped", "skip", 6, 7),
+)
 def test_a_picker_that_fails_is_told(quickstart: Folder, headers, on_error, code, left) -> None:
     quickstart.write("policies/downscale.yaml", picking(on_error, headers))
     fleet = (quickstart.path / "policies/fleet.yaml").read_text()

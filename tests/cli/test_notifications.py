@@ -12,6 +12,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from tests.backends.servers import PickerServer, silent
+from tests.cases import cases
 from tests.cli.receivers import CONTENT_TYPES, EVERYTHING, MOST_BYTES, SCHEMAS, events_to, received, told
 from tests.cli.situations import in_conflict, limited, lost, malformed, overdue
 from tests.pipeline.calls import Folder
@@ -68,14 +69,12 @@ def test_an_event_says_what_happened_in_numbers_and_which_run_it_was(
     ]
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "on", "words"),
-    [
-        (limited, NOW, "HeldBack", "limit 0"),
-        (lost, NOW, "Failed", "us-east: "),
-        (in_conflict, NOW, "Conflict", "again and idle-dev have the same priority"),
-        (overdue, MORNING, "Overdue", "should be awake"),
-    ],
+@cases(
+    "before now on words",
+    ("changes held back", limited, NOW, "HeldBack", "limit 0"),
+    ("cluster unknown", lost, NOW, "Failed", "us-east: "),
+    ("policies in conflict", in_conflict, NOW, "Conflict", "again and idle-dev have the same priority"),
+    ("wake overdue", overdue, MORNING, "Overdue", "should be awake"),
 )
 def test_what_lasts_is_told_once_and_again_after_a_day(
     quickstart: Folder, httpserver: HTTPServer, before: Callable[[Folder], None], now: str, on: str, words: str

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cases import cases
 from tests.live import deployed, rights_cluster
 from tests.pipeline.calls import Folder, Said
 from tests.pipeline.manifests import documents, downscale, fleet, idling, policy, template
@@ -63,40 +64,72 @@ def test_the_bindings_are_those_of_deploy(tmp_path: Path) -> None:
     assert found == written
 
 
-@pytest.mark.parametrize(
-    ("policies", "arguments", "there", "absent"),
-    [
-        (
-            [PLAIN],
-            (),
-            {"patch replicasets.apps", "list scaledobjects.keda.sh"},
-            {"create replicasets.apps", "patch pods"},
-        ),
-        (
-            [PLAIN],
-            ("--no-keda",),
-            {"patch deployments.apps"},
-            {"list scaledobjects.keda.sh", "get scaledobjects.keda.sh"},
-        ),
-        ([PLACEMENT], (), {"create replicasets.apps", "delete replicasets.apps", "patch pods"}, {"list nodes"}),
-        ([DOWNSCALE], (), {"get pods", "patch pods"}, {"create replicasets.apps", "list nodes"}),
-        ([ZONES], (), {"list nodes"}, {"create replicasets.apps"}),
-        (
-            [CLONE_SETS],
-            (),
-            {"patch clonesets.apps.kruise.io/scale", "get customresourcedefinitions.apiextensions.k8s.io"},
-            {"list rollouts.argoproj.io"},
-        ),
-        ([IDLING.replace("KINDS", "cloneset")], (), {"patch clonesets.apps.kruise.io/scale"}, set()),
-        ([PLAIN], (), set(), {"list clonesets.apps.kruise.io", "get customresourcedefinitions.apiextensions.k8s.io"}),
-        ([PLAIN], (), set(), {"delete endpointslices.discovery.k8s.io", "list leases.coordination.k8s.io of our own"}),
-        (
-            [PLAIN],
-            ("--activator",),
-            {"delete endpointslices.discovery.k8s.io", "list leases.coordination.k8s.io of our own"},
-            {"create endpointslices.discovery.k8s.io"},
-        ),
-    ],
+@cases(
+    "policies arguments there absent",
+    (
+        "idling of Deployments",
+        [PLAIN],
+        (),
+        {"patch replicasets.apps", "list scaledobjects.keda.sh"},
+        {"create replicasets.apps", "patch pods"},
+    ),
+    (
+        "idling without KEDA",
+        [PLAIN],
+        ("--no-keda",),
+        {"patch deployments.apps"},
+        {"list scaledobjects.keda.sh", "get scaledobjects.keda.sh"},
+    ),
+    (
+        "placement",
+        [PLACEMENT],
+        (),
+        {"create replicasets.apps", "delete replicasets.apps", "patch pods"},
+        {"list nodes"},
+    ),
+    (
+        "downscale in default order",
+        [DOWNSCALE],
+        (),
+        {"get pods", "patch pods"},
+        {"create replicasets.apps", "list nodes"},
+    ),
+    ("downscale balanced by zone", [ZONES], (), {"list nodes"}, {"create replicasets.apps"}),
+    (
+        "custom kind",
+        [CLONE_SETS],
+        (),
+        {"patch clonesets.apps.kruise.io/scale", "get customresourcedefinitions.apiextensions.k8s.io"},
+        {"list rollouts.argoproj.io"},
+    ),
+    (
+        "custom kind in lower case",
+        [IDLING.replace("KINDS", "cloneset")],
+        (),
+        {"patch clonesets.apps.kruise.io/scale"},
+        set(),
+    ),
+    (
+        "no custom kind",
+        [PLAIN],
+        (),
+        set(),
+        {"list clonesets.apps.kruise.io", "get customresourcedefinitions.apiextensions.k8s.io"},
+    ),
+    (
+        "no activator",
+        [PLAIN],
+        (),
+        set(),
+        {"delete endpointslices.discovery.k8s.io", "list leases.coordination.k8s.io of our own"},
+    ),
+    (
+        "with the activator",
+        [PLAIN],
+        ("--activator",),
+        {"delete endpointslices.discovery.k8s.io", "list leases.coordination.k8s.io of our own"},
+        {"create endpointslices.discovery.k8s.io"},
+    ),
 )
 def test_a_right_is_there_where_policies_need_it(
     tmp_path: Path, policies: list[str], arguments: tuple[str, ...], there: set[str], absent: set[str]

@@ -14,6 +14,7 @@ import pytest
 
 from reconciler.backends.snapshot.file_lock import FileLock
 from reconciler.time_limit import TimeLimit
+from tests.cases import cases
 from tests.fakes import FakeClock
 from tests.pipeline.calls import Folder
 from tests.real.certificates import write_server_pair
@@ -52,13 +53,11 @@ def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart, state, writt
     assert {f"{kind}/{name}" for cluster, _, kind, name in changed if cluster == "us-east"} == written
 
 
-@pytest.mark.parametrize(
-    ("flag", "value", "words"),
-    [
-        ("--days", "3", "--days: are days to come, expected no --replay beside it"),
-        ("--now", NOW, "--now: the history in the snapshot says when the past ends, expected no --now"),
-        ("--tick", "30m", "--tick: the history in the snapshot says how often a run comes, expected"),
-    ],
+@cases(
+    "flag value words",
+    ("days to come", "--days", "3", "--days: are days to come, expected no --replay beside it"),
+    ("time of the run", "--now", NOW, "--now: the history in the snapshot says when the past ends, expected no --now"),
+    ("time between runs", "--tick", "30m", "--tick: the history in the snapshot says how often a run comes, expected"),
 )
 def test_a_replay_takes_nothing_that_its_history_says(quickstart, monkeypatch, flag, value, words):
     call = ("forecast", "--replay", "30d", "--snapshot", "snapshot")

@@ -16,6 +16,7 @@ from reconciler.errors import ClusterError
 from reconciler.plan.json import plan_from_dict
 from reconciler.saved_plan.allowed_changes import check_allowed
 from reconciler.untrusted_text import short
+from tests.cases import cases
 from tests.pipeline.calls import Folder, Said, Terminal
 from tests.pipeline.manifests import idling
 from tests.scenarios.running import HERE, Scenario
@@ -458,7 +459,11 @@ def test_every_field_that_differs_is_shown_before_it_is_done(quickstart):
     assert f"after {path} is {short(repr(text))}, a fresh plan has " in said.err
 
 
-@pytest.mark.parametrize(("answer", "code", "replicas"), [("yes\n", 0, 1), ("y\n", 1, 0)])
+@cases(
+    "answer code replicas",
+    ("yes in full", "yes\n", 0, 1),
+    ("yes cut short", "y\n", 1, 0),
+)
 def test_differences_are_asked_about_on_a_terminal(quickstart, monkeypatch, answer, code, replicas):
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     said = edited(quickstart, to(1))

@@ -8,6 +8,7 @@ import sys
 import pytest
 import yaml
 
+from tests.cases import cases
 from tests.pipeline.calls import Folder, Said, Terminal
 from tests.pipeline.manifests import fleet
 from tests.real import objects
@@ -289,7 +290,12 @@ class TestWakeOfACluster:
         assert folder.call("wake", "east", *LOOK, "--auto-approve", "--quiet").code == 0
         assert set(replicas(folder).values()) == {3}
 
-    @pytest.mark.parametrize(("answer", "code", "after"), [("yes\n", 0, 3), ("no\n", 1, 0), ("", 1, 0)])
+    @cases(
+        "answer code after",
+        ("answer is yes", "yes\n", 0, 3),
+        ("answer is no", "no\n", 1, 0),
+        ("end of input", "", 1, 0),
+    )
     def test_on_a_terminal_it_shows_all_wakes_and_asks(self, folder, monkeypatch, answer, code, after):
         before = folder.objects()
         monkeypatch.setattr(sys, "stdin", Terminal(answer))
@@ -466,12 +472,10 @@ def test_a_mistyped_object_is_not_nothing_to_do(tmp_path, name, words):
         assert (said.code, said.err) == (64, f"error: {name}: {words}\n"), verb
 
 
-@pytest.mark.parametrize(
-    ("name", "cluster", "expected"),
-    [
-        ("foo", "foo", "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"),
-        ("deploy/web", "deploy", "CLUSTER/NAMESPACE/deploy/web"),
-    ],
+@cases(
+    "name cluster expected",
+    ("name alone", "foo", "foo", "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"),
+    ("kind and name, no cluster", "deploy/web", "deploy", "CLUSTER/NAMESPACE/deploy/web"),
 )
 def test_the_cluster_is_checked_before_somebody_would_be_asked(tmp_path, name, cluster, expected):
     said = a_folder(tmp_path, east=[*RECORD_GONE]).call("wake", name, *LOOK)
