@@ -71,9 +71,9 @@ def soaked(of_events: int) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("season", "seed", "count", "days"),
     [
-        ("a week", "some 5", 10, timedelta(days=3)),
-        ("the clocks go back", "some 3", 10, timedelta(days=4)),
-        ("the clocks go forward", "some 1", 10, timedelta(days=4)),
+        pytest.param("a week", "some 5", 10, timedelta(days=3), id="an ordinary week"),
+        pytest.param("the clocks go back", "some 3", 10, timedelta(days=4), id="the clocks go back"),
+        pytest.param("the clocks go forward", "some 1", 10, timedelta(days=4), id="the clocks go forward"),
         pytest.param("the clocks go back", "events 10", 50, timedelta(days=2), id="held back for a day"),
         *soaked(200),
     ],
@@ -89,7 +89,8 @@ def test_runs_in_between_do_nothing(tmp_path: Path, season: str, seed: str, coun
 
 @pytest.mark.laws
 @pytest.mark.parametrize(
-    ("season", "seed", "count", "days"), [("a week", "some 1", 5, timedelta(days=2)), *soaked(300)]
+    ("season", "seed", "count", "days"),
+    [pytest.param("a week", "some 1", 5, timedelta(days=2), id="an ordinary week"), *soaked(300)],
 )
 def test_a_review_says_what_runs_of_both_do(
     tmp_path: Path, season: str, seed: str, count: int | None, days: timedelta

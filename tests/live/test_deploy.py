@@ -14,6 +14,7 @@ import yaml
 from reconciler.backends.kubernetes.rights import RIGHTS, Right, custom_rights
 from reconciler.policy.load import read_policies
 from reconciler.workload_kinds import WorkloadKind
+from tests.cases import cases
 from tests.live import chart, deployed
 from tests.live.deployed import APPLY, OWN, PLAN, Grant, an_overlay, kustomized, needs_kubectl
 from tests.real.objects import manifests
@@ -262,20 +263,28 @@ def test_a_kustomization_is_its_files(folder: str, files: list[Path]) -> None:
 
 
 @needs_kubectl
-@pytest.mark.parametrize(
-    ("components", "files", "folders"),
-    [
-        (["placement"], [deployed.PLACEMENT], deployed.ADMISSION[:2]),
-        (["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
-        (["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
-        (["picker"], deployed.OF_PICKER, ("member/admission",)),
-        (["switches"], [deployed.SWITCHES], ("member/admission", "components/switches")),
-        (["tenants"], [deployed.TENANTS / one for one in ("impersonate.yaml", "team-a.yaml")], deployed.ADMISSION[:1]),
-        (["monitoring"], [deployed.ALERTS, deployed.DASHBOARD], ("member/admission",)),
-        (["no-admission"], [], ()),
-        (["placement", "clone-sets", "no-admission"], [deployed.PLACEMENT, deployed.CLONE_SETS], ()),
-        (["activator", "no-admission"], deployed.OF_ACTIVATOR, ()),
-    ],
+@cases(
+    "components files folders",
+    ("placement alone", ["placement"], [deployed.PLACEMENT], deployed.ADMISSION[:2]),
+    ("with clone sets", ["placement", "clone-sets"], [deployed.PLACEMENT, deployed.CLONE_SETS], deployed.ADMISSION),
+    ("activator alone", ["activator"], deployed.OF_ACTIVATOR, ("member/admission", "components/activator")),
+    ("picker alone", ["picker"], deployed.OF_PICKER, ("member/admission",)),
+    ("switches alone", ["switches"], [deployed.SWITCHES], ("member/admission", "components/switches")),
+    (
+        "tenants alone",
+        ["tenants"],
+        [deployed.TENANTS / one for one in ("impersonate.yaml", "team-a.yaml")],
+        deployed.ADMISSION[:1],
+    ),
+    ("monitoring alone", ["monitoring"], [deployed.ALERTS, deployed.DASHBOARD], ("member/admission",)),
+    ("no admission", ["no-admission"], [], ()),
+    (
+        "clone sets, no admission",
+        ["placement", "clone-sets", "no-admission"],
+        [deployed.PLACEMENT, deployed.CLONE_SETS],
+        (),
+    ),
+    ("activator, no admission", ["activator", "no-admission"], deployed.OF_ACTIVATOR, ()),
 )
 def test_a_component_brings_its_rights_and_what_narrows_them(
     tmp_path: Path, components: list[str], files: list[Path], folders: tuple[str, ...]

@@ -21,6 +21,7 @@ from reconciler.model import ACTIVATOR_LABELS, ACTIVATOR_POD_LABEL, QueryAnswer,
 from reconciler.observe.needed_objects import EVERYTHING
 from reconciler.policy.types import Freeze
 from tests.builders import NOW, a_state, policies_of
+from tests.cases import cases
 from tests.pipeline.calls import Folder
 from tests.pipeline.manifests import documents, fleet, idling
 from tests.real.api import APPLY_PATCH
@@ -237,12 +238,10 @@ def test_objects_of_one_cluster_that_cannot_be_decided_are_told_of_it(
     assert found["east", "writers"]["state"] == "OK"
 
 
-@pytest.mark.parametrize(
-    ("state", "words", "writes"),
-    [
-        ("ReadOnly", "ReadOnly: nothing is written there, so only the rights of plan are checked", False),
-        ("Frozen", "Frozen: only wakes and metadata are written there", True),
-    ],
+@cases(
+    "state words writes",
+    ("read only", "ReadOnly", "ReadOnly: nothing is written there, so only the rights of plan are checked", False),
+    ("frozen cluster", "Frozen", "Frozen: only wakes and metadata are written there", True),
 )
 def test_the_state_of_a_cluster_is_told_and_counts(
     api_server: ControlPlane, api_namespace: str, tmp_path: Path, state: str, words: str, writes: bool
