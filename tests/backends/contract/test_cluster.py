@@ -308,7 +308,8 @@ def test_an_event_can_be_written_twice(place):
 
 def test_a_pod_is_marked_and_unmarked(place):
     container = {"name": "main", "image": "registry.example/main:1"}
-    place.make({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1"}, "spec": {"containers": [container]}})
+    spec = {"containers": [container], "schedulerName": "none"}  # with a node it gets labels of its zone
+    place.make({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1"}, "spec": spec})
     pod = place.cluster.get(PODS, place.namespace, "web-1")
     assert (pod.deletion_cost, pod.has_annotations, pod.has_labels) == (None, False, False)
     ref = ObjectRef(place.cluster.name, place.namespace, "Pod", "web-1")
