@@ -17,7 +17,6 @@ from reconciler.backends.pod_picker import HttpPodPicker
 from reconciler.backends.protocols import DEFAULTS, NoMetrics, RequestSettings, VictimOrder
 from reconciler.decide.downscale.deletion_order import rank_victims
 from reconciler.errors import ReconcilerError
-from reconciler.lazy_libraries import lazy_libraries
 from reconciler.model import JOURNAL, Pod
 from reconciler.observe.cluster_readers import Readers
 from reconciler.policy.types import Fleet
@@ -83,8 +82,8 @@ def open_world(fleet: Fleet, snapshot: str | None, now: datetime, settings: Requ
         opened = open_live(connections, now, fleet.namespace, settings, fleet.switch_kinds)
         readers, limit = Readers(limit=settings.limit), settings.limit
     else:
-        with lazy_libraries():
-            from reconciler.backends.snapshot.cluster import open_snapshot
+        from reconciler.backends.snapshot.cluster import open_snapshot
+
         names = [cluster.name for cluster in fleet.clusters]
         opened = open_snapshot(snapshot, names, victim_order(lambda: now), now, fleet.switch_kinds)
         readers = Readers(WorkerPool(0), limit=settings.limit)  # files, which take no threads

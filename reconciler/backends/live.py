@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 
+from reconciler.backends import prometheus
 from reconciler.backends.backend import Backend, Opened
 from reconciler.backends.credentials.allowed_sources import with_allowed_files
 from reconciler.backends.credentials.connection import WEAKNESSES, ApiServerConnection
@@ -15,7 +16,6 @@ from reconciler.backends.kubernetes.cluster_lock import LeaseLock
 from reconciler.backends.kubernetes.discovery import ServedObjects
 from reconciler.backends.kubernetes.preflight import Preflight
 from reconciler.backends.kubernetes.request_limits import ReadBudget
-from reconciler.backends.prometheus import PrometheusMetrics
 from reconciler.backends.protocols import MetricsSource, NoMetrics, RequestSettings
 from reconciler.connection_settings import ClusterConnection
 from reconciler.errors import UnauthorisedError
@@ -66,4 +66,4 @@ def _open_metrics(asked: ClusterConnection, at: datetime, settings: RequestSetti
         reached = with_allowed_files(asked, asked.prometheus)
     except UnauthorisedError as error:
         return NoMetrics(str(error))
-    return PrometheusMetrics(reached, at, settings.limit, settings.timeout)
+    return prometheus.PrometheusMetrics(reached, at, settings.limit, settings.timeout)

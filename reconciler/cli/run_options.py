@@ -291,12 +291,12 @@ class RunOptions(Options, shared=True):
             UsageError: it stands in for a Fleet that has its records elsewhere.
         """
         bounded = self.bounded(fleet or self.read(self.path).fleet)
-        if self.snapshot is None:
-            with lazy_libraries():  # before any thread reads
+        with lazy_libraries():  # before any thread reads
+            world = open_world(bounded, self.snapshot, self.now, self.settings)
+            if self.snapshot is None:
                 from reconciler.backends.credentials.connection import load_libraries
 
                 load_libraries()
-        world = open_world(bounded, self.snapshot, self.now, self.settings)
         context = click.get_current_context(silent=True)
         if context is not None and not self.quiet:
             context.call_on_close(lambda: say_each("warning", world.warnings()))

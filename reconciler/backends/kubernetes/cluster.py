@@ -15,9 +15,9 @@ from reconciler.backends.decode.metadata import Object
 from reconciler.backends.decode.objects import model_object, secret_value, shape_of
 from reconciler.backends.decode.shapes import Secret
 from reconciler.backends.decode.values import Wire
+from reconciler.backends.kubernetes import object_write
 from reconciler.backends.kubernetes.client import ApiClient
 from reconciler.backends.kubernetes.discovery import ServedKinds, discover
-from reconciler.backends.kubernetes.object_write import ObjectWrite
 from reconciler.backends.kubernetes.pages import METADATA_ONLY, answer_to, listed
 from reconciler.backends.kubernetes.request_form import ApiRequest, object_request
 from reconciler.backends.kubernetes.request_limits import ReadBudget
@@ -125,7 +125,7 @@ class KubernetesCluster:
         key = (write.ref.group, write.ref.kind)
         scale = self._scale(*key)
         plural = _PLURALS.get(key) or (scale.plural if scale is not None else self._plural(*key))
-        ObjectWrite(self._client, write, plural, scale, self._account).carry_out()
+        object_write.ObjectWrite(self._client, write, plural, scale, self._account).carry_out()
 
     def writing_as(self, account: ServiceAccount) -> KubernetesCluster:
         """Return this cluster, where `write` impersonates `account`."""

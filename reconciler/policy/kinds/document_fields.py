@@ -12,9 +12,9 @@ from msgspec import Struct, ValidationError, convert, inspect
 
 from reconciler.errors import Problem
 from reconciler.messages import Path, alternatives, nearest, nearest_of, shown
+from reconciler.policy import schemas
 from reconciler.policy.kinds.document import PolicyDocument
 from reconciler.policy.kinds.fields import scalar_of
-from reconciler.policy.schemas import referred, validator_of
 from reconciler.untrusted_text import LARGEST, MOST_REPLICAS
 from reconciler.yaml.reader import plain_value
 
@@ -58,7 +58,7 @@ class _Fault(Struct, frozen=True):
 
 def _taken_out(document: PolicyDocument, kind: str, part: str) -> list[Problem]:
     """Take out of a document what is of the wrong shape by its schema; return what is wrong with it."""
-    source, validator = document.source, validator_of(kind, part)
+    source, validator = document.source, schemas.validator_of(kind, part)
     errors = _first_of_each(validator.iter_errors(source.value))
     faults = [fault for error in errors for fault in _faults(error, validator.schema)]
     meant = {fault.meant for fault in faults if fault.meant is not None}
@@ -93,7 +93,7 @@ def _faults(error: Any, root: Mapping[str, Any]) -> Iterator[_Fault]:
         for name in error.validator_value:
             if name not in error.instance and error.message.startswith(repr(name)):
                 field = fields.get(name, {})
-                wanted = _expectation(root["$defs"][referred(field)] if "$ref" in field else field)
+                wanted = _expectation(root["$defs"][schemas.referred(field)] if "$ref" in field else field)
                 yield _Fault((*path, name), f"is missing, expected {wanted}")
     elif error.validator == "additionalProperties":
         for name in [name for name in error.instance if name not in fields]:
