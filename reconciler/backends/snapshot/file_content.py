@@ -148,7 +148,8 @@ def entry_of(value: Any, api_version: str = "", kind: str = "") -> ManifestEntry
     group = api_group(version, kind)
     shape = shapes.SHAPES.get((group, kind), Named)
     if shape is Named:
-        for meant in (known for of, known in shapes.SHAPES if (of, known.lower()) == (group, kind.lower())):
+        meant = next((known for of, known in shapes.SHAPES if (of, known.lower()) == (group, kind.lower())), None)
+        if meant is not None:
             return [(("kind",), f'is "{kind}", expected {meant}')]
     decoded = read_object(shape, value)
     if isinstance(decoded, list):
