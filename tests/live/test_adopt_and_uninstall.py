@@ -1,11 +1,15 @@
 """Moving in from kube-downscaler and out again on a real cluster: no pod more or less, and nothing of ours is left.
 
-The writes of the other tools are made here as they make them.
+`KUBE_DOWNSCALER` may hold the command line of py-kube-downscaler, `GO_KUBE_DOWNSCALER` that of GoKubeDownscaler, which
+then really run; else their writes are made here as they make them.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -52,15 +56,22 @@ pytestmark = pytest.mark.real
 
 @dataclass(frozen=True)
 class Tool:
-    """A kube-downscaler, and what it remembers of a CronJob that was not suspended."""
+    """A kube-downscaler: how to run it on `kubeconfig`, and what it remembers of a CronJob that was not suspended."""
 
     name: str
+    variable: str
     image: str
     awake: str
 
+    def command(self, kubeconfig: Path) -> list[str]:
+        """Return how it is called for one run, nothing where it is not here."""
+        called = shlex.split(os.environ.get(self.variable, ""))
+        by_flag = ["-k", str(kubeconfig)] if self.variable.startswith("GO_") else []
+        return called and [*called, *by_flag, "--once", *_FLAGS]
 
-PY = Tool("kube-downscaler", "ghcr.io/caas-team/py-kube-downscaler:26.4.0", "1")
-GO = Tool("go-kube-downscaler", "ghcr.io/caas-team/gokubedownscaler:1.3.4", "false")
+
+PY = Tool("kube-downscaler", "KUBE_DOWNSCALER", "ghcr.io/caas-team/py-kube-downscaler:26.4.0", "1")
+GO = Tool("go-kube-downscaler", "GO_KUBE_DOWNSCALER", "ghcr.io/caas-team/gokubedownscaler:1.3.4", "false")
 
 
 def stamp(at: datetime) -> str:
@@ -84,7 +95,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory, night: tuple[datetime, datet
         yield plane
 
 
-@pytest.fixture(params=[PY, pytest.param(GO, marks=pytest.mark.soak)], ids=lambda tool: tool.name)
+@pytest.fixture(params=[PY, GO], ids=lambda tool: tool.name)
 def tool(request: pytest.FixtureRequest, plane: ControlPlane) -> Iterator[Tool]:
     """A namespace that the tool is to put to sleep, and its controller, which was stopped."""
     api, namespace, tool = plane.api, "dev", request.param
@@ -140,8 +151,14 @@ def specs(api: Api, namespace: str) -> dict[str, Any]:
     return {path: one["spec"] for path, one in workloads(api, namespace)}
 
 
-def put_to_sleep(api: Api, tool: Tool, namespace: str) -> None:
-    """Put `namespace` to sleep as `tool` does."""
+def put_to_sleep(plane: ControlPlane, tool: Tool, namespace: str, folder: Path) -> None:
+    """Let `tool` put `namespace` to sleep."""
+    api, kubeconfig = plane.api, plane.kubeconfig("member")
+    if command := tool.command(kubeconfig):
+        environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(folder)}
+        done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return
     for path, one in workloads(api, namespace):
         if one["metadata"]["name"] in ("kept", "downscaler"):
             continue
@@ -174,7 +191,7 @@ def test_what_kube_downscaler_put_to_sleep_wakes_as_it_was_and_nothing_of_ours_i
 ) -> None:
     api, cli, space = plane.api, Folder(tmp_path, plane.kubeconfig("member")), "dev"
     before, up = specs(api, space), pods(api, space)
-    put_to_sleep(api, tool, space)
+    put_to_sleep(plane, tool, space, tmp_path)
     wait_until(lambda: len(pods(api, space)) == 1, "1 pods")
     asleep = pods(api, space)
     assert asleep.items() <= up.items()
