@@ -69,15 +69,15 @@ class _LazyModule(ModuleType):
 
 
 def _imported(module: ModuleType) -> Any:
-    """Return the module itself."""
-    _forget(module)
+    """Return the module itself, also where a later `lazy_libraries` put off its import again."""
+    _forget(module.__name__)
     return import_module(module.__name__)
 
 
-def _forget(module: ModuleType) -> None:
+def _forget(name: str) -> None:
     """Let whoever imports the module from now on have the module itself."""
-    if sys.modules.get(module.__name__) is module:
-        del sys.modules[module.__name__]
+    if isinstance(sys.modules.get(name), _LazyModule):
+        del sys.modules[name]
 
 
 class _LazyInspect(_LazyModule):
@@ -139,7 +139,7 @@ def lazy_libraries() -> Iterator[None]:
     finally:
         re.compile = _compile
         for module in modules:
-            _forget(module)
+            _forget(module.__name__)
 
 
 def _import_msgspec() -> None:

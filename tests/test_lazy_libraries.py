@@ -76,6 +76,22 @@ def test_modules_are_imported_when_something_of_them_is_used():
     ]
 
 
+AGAIN = """
+from reconciler.lazy_libraries import lazy_libraries
+
+with lazy_libraries():
+    from msgspec import inspect
+with lazy_libraries():
+    print(type(inspect.type_info(int)).__name__)
+print(inspect.NoneType.__name__)
+"""
+
+
+def test_what_was_put_off_is_imported_while_it_is_put_off_again():
+    said = subprocess.run([sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == ["IntType", "NoneType"]
+
+
 LOGGED = """
 import sys
 from reconciler.lazy_libraries import lazy_libraries
