@@ -15,7 +15,7 @@ from reconciler.policy.kinds.pod_picker import check_host
 from reconciler.policy.kinds.selector import kind_fault
 from reconciler.policy.policy_kinds import POLICY_KINDS, kind_stated_by
 from reconciler.policy.types import FederatedReplicaSet, Fleet, IdlingPolicy, Selector, Tenant
-from reconciler.workload_kinds import SWITCHES
+from reconciler.workload_kinds import BROUGHT_SWITCHES, SWITCHES
 from reconciler.yaml.documents import Document
 
 
@@ -143,7 +143,9 @@ def _check_switched(document: PolicyDocument, switched: Collection[str]) -> None
         for position, kind in enumerate(() if selector.workloads is None else selector.workloads.kinds):
             fault = kind_fault(kind)
             if fault is not None and kind.lower() not in switched:
-                document.add((*path, "workloads", "kinds", position), f"is {shown(kind)}, {fault}")
+                has_switch = any(kind.lower() in brought.names for brought in BROUGHT_SWITCHES)
+                remedy = "; name it in spec.switches of the Fleet to switch it off" if has_switch else ""
+                document.add((*path, "workloads", "kinds", position), f"is {shown(kind)}, {fault}{remedy}")
     target = document.policy.target if isinstance(document.policy, FederatedReplicaSet) else None
     if target is not None and target.kind.lower() in switched:
         words = "expected a kind whose replicas can be spread; the Fleet has a switch for it"
