@@ -234,12 +234,17 @@ def _placement_lines(plan: Plan) -> Iterator[str]:
 
 def placement_line(view: PlacementView) -> str:
     """Return one federated ReplicaSet with its replicas in each cluster, which may be others than it asks for."""
-    own = [row for row in view.rows if row.desired is not None or row.current is None]  # others are left to others
+    own = _own_rows(view)
     layout = ", ".join(_replicas_in(row) for row in own if row.desired != 0 or row.current)
     desired = [row.desired for row in own]
     placed = view.total if None in desired else sum(filter(None, desired))
     total = f"{view.total} =" if placed == view.total else f"{view.total} desired, {placed} placed:"
     return one_line(f"FederatedReplicaSet {view.key}: {total} {layout or 'nothing placed'}")
+
+
+def _own_rows(view: PlacementView) -> list[PlacementRow]:
+    """Return the rows of clusters without those where the workload of that name is left to others."""
+    return [row for row in view.rows if row.desired is not None or row.current is None]
 
 
 def _replicas_in(row: PlacementRow) -> str:
@@ -292,7 +297,7 @@ def placement_lines(view: PlacementView, plan: Plan) -> Iterator[str]:
     about the subclusters".
     """
     namespace, _, name = view.key.partition("/")
-    running = [row.running for row in view.rows]
+    running = [row.running for row in _own_rows(view)]
     known = sum(number for number in running if number is not None)
     yield _heading(plan)
     yield f"Name:       {one_line(name)}"

@@ -8,13 +8,14 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from reconciler.decide.decisions import PlacementRow, PlacementView
 from reconciler.decide.desired_state import decide
 from reconciler.decide.freeze import CONFIG_MAP, KEY, freezes_text
 from reconciler.model import ConfigMap, ObjectRef
 from reconciler.plan.build import make_plan
 from reconciler.policy.types import AnyOf, Freeze
 from reconciler.report.html import render_status_page
-from reconciler.report.status import fleet_status, idle_lines, status_lines, status_values
+from reconciler.report.status import fleet_status, idle_lines, placement_lines, status_lines, status_values
 from tests.builders import a_cluster, a_fleet, a_policy_set, a_run, a_service, a_state, a_workload
 from tests.decide.idling.idling_policies import MONDAY, NIGHT, a_metric, a_policy, a_schedule, answers
 from tests.pipeline.calls import Folder
@@ -105,6 +106,13 @@ def test_a_federated_replica_set_is_shown_cluster_by_cluster(quickstart: Folder)
         ["us-east", "0", "5", "5", "0", "-"],
         ["ap-south", "4", "2", "4", "2", "2"],
     ]
+
+
+def test_what_is_left_to_others_is_not_counted_as_available():
+    theirs = PlacementRow("west", desired=None, spec_replicas=3, current=3, running=3)
+    view = PlacementView("shop/web", 6, (PlacementRow("east", 6, 6, 6, 6), theirs))
+    _, _, _, replicas, *_ = placement_lines(view, a_status(2).plan)
+    assert replicas == "Replicas:   6 desired, 6 available"
 
 
 def test_what_a_run_idled_and_the_run_itself_are_told(quickstart: Folder):
