@@ -56,8 +56,22 @@ from reconciler.yaml.files import write_new
 Reader = Callable[[Iterable[Manifest]], Imported]
 
 _SCALED = (("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "CronJob"))
-_CUSTOM = (("argoproj.io", "Rollout"), ("keda.sh", "ScaledObject"), ("zalando.org", "Stack"))
-_DOWNSCALER = (("", "Namespace"), ("", "ConfigMap"), *_SCALED, *_CUSTOM)
+_CUSTOM = (
+    ("argoproj.io", "Rollout"),
+    ("kafka.strimzi.io", "KafkaBridge"),
+    ("kafka.strimzi.io", "KafkaConnect"),
+    ("kafka.strimzi.io", "KafkaMirrorMaker2"),
+    ("keda.sh", "ScaledObject"),
+    ("zalando.org", "Stack"),
+)
+_OTHERS = (
+    ("acid.zalan.do", "postgresql"),
+    ("apps", "DaemonSet"),
+    ("autoscaling", "HorizontalPodAutoscaler"),
+    ("batch", "Job"),
+    ("policy", "PodDisruptionBudget"),
+)
+_DOWNSCALER = (("", "Namespace"), ("", "ConfigMap"), *_SCALED, *_CUSTOM, *_OTHERS)
 _KARMADA = (
     ("cluster.karmada.io", "Cluster"),
     *(

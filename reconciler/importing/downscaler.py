@@ -39,13 +39,23 @@ _EXCLUDE = f"{_PREFIX}exclude"
 _KINDS = {
     "cronjobs": "CronJob",
     "deployments": "Deployment",
+    "kafkabridges": "KafkaBridge",
+    "kafkaconnects": "KafkaConnect",
+    "kafkamirrormaker2s": "KafkaMirrorMaker2",
     "rollouts": "Rollout",
     "scaledobjects": "ScaledObject",
     "stacks": "Stack",
     "statefulsets": "StatefulSet",
 }
-_SWITCHED = ("daemonsets", "jobs")
-_WITH_THEIR_TARGET = "horizontalpodautoscalers"
+_NOT_SCALED = {
+    "daemonsets": "need spec.switches of the Fleet",
+    "horizontalpodautoscalers": "autoscalers are idled with their targets, or their minimum lowered; "
+    "see autoscalers.hpa",
+    "jobs": "need spec.switches of the Fleet",
+    "poddisruptionbudgets": "are not scaled here",
+    "postgresqls": "need spec.switches of the Fleet",
+}
+"""What becomes of other kinds that are annotated, or named in a flag."""
 _PERIODS = ("upscale-period", "downscale-period")
 _TIMES = {**dict.fromkeys(_PERIODS, "never"), "uptime": "always", "downtime": "never"}
 _FORCED = ("force-uptime", "force-downtime")
@@ -104,6 +114,7 @@ class _DownscalerImport:
         self._dialect = Dialect(go, controller.flag("default-timezone"), controller.flag("default-weekframe"))
         self._namespaces = {manifest.name: manifest for manifest in manifests if manifest.kind == "Namespace"}
         self._workloads = [one for one in manifests if one.kind in _KINDS.values() and not one.owned]
+        self._others = [one for one in manifests if f"{one.kind.lower()}s" in _NOT_SCALED and not one.owned]
         self._narrowed = self._scope()
         self._excluded = self._patterns("exclude-namespaces")
         self._excluded_names = self._patterns("exclude-deployments")
@@ -112,6 +123,7 @@ class _DownscalerImport:
     def imported(self) -> Imported:
         for manifest in (*self._namespaces.values(), *self._workloads):
             self._check_annotations(manifest)
+        self._lose_others()
         left_out: list[Mapping[str, Any]] = []
         if not self._kinds:
             return self._gathering  # nothing that it scales is scaled here
@@ -156,11 +168,8 @@ class _DownscalerImport:
         for plural in controller.listed("include-resources"):
             if plural in _KINDS:
                 kinds.append(_KINDS[plural])
-            elif plural == _WITH_THEIR_TARGET:
-                words = "autoscalers are idled with their targets, or their minimum lowered; see autoscalers.hpa"
-                self._lose_flag("include-resources", f"{plural}: {words}")
             else:
-                words = "need spec.switches of the Fleet" if plural in _SWITCHED else "are not scaled here"
+                words = _NOT_SCALED.get(plural, "are not scaled here")
                 self._lose_flag("include-resources", f"{plural}: {words}")
         return sorted(kinds)
 
@@ -207,6 +216,15 @@ class _DownscalerImport:
             else:
                 self._observed.append(self._lose_flag(flag, f'"{name}" is no pattern of names: {_WIDER}'))
         return globs
+
+    def _lose_others(self) -> None:
+        """Note the annotated objects of kinds that no policy is made of, where the tool scales them."""
+        controller = self._controller
+        for one in self._others:
+            plural = f"{one.kind.lower()}s"
+            scaled = controller.manifest is None or plural in controller.listed("include-resources")
+            if scaled and self._scope_of(one.annotations) and not self._is_excluded(one.namespace):
+                self._gathering.lose(one, "annotations", f"{plural}: {_NOT_SCALED[plural]}")
 
     def _lose_flag(self, flag: str, words: str) -> Loss:
         assert self._controller.manifest is not None
@@ -263,6 +281,7 @@ class _DownscalerImport:
             if self._matches(self._excluded_names, manifest.name):
                 continue
             space = self._namespaces.get(manifest.namespace)
+            self._gathering.lose_namespace(manifest)
             setting = self._setting(manifest, [scope, self._scope_of(space.annotations) if space else {}, *self._flags])
             if setting is None or setting.criterion is None:
                 workloads = {"kinds": [manifest.kind], "include": [manifest.name]}

@@ -19,7 +19,7 @@ from reconciler.importing.periods import PeriodError, check_zone, downtimes, min
 from reconciler.model import pointer
 from reconciler.policy.kinds.calendar import MINUTES_A_DAY, MINUTES_A_WEEK, moment
 from reconciler.untrusted_text import MOST_REPLICAS
-from reconciler.workload_kinds import BY_KIND
+from reconciler.workload_kinds import BY_KIND, SWITCHES
 from reconciler.yaml.reader import marked
 
 SLEEP_INFO = ("kube-green.com", "SleepInfo")
@@ -33,6 +33,7 @@ _DAY = re.compile(rf"\b({'|'.join(_DAYS)})\b", re.ASCII | re.IGNORECASE)
 _MOST_WINDOWS = 50
 _PATCHED = {kind: BY_KIND[kind] for kind in ("Deployment", "StatefulSet", "ReplicaSet", "CronJob")}
 """The kinds of which a patch may do what a policy does."""
+_WITH_SWITCH = {f"{kind}.{group}" for group, kind in SWITCHES}
 
 
 def import_kube_green(manifests: Iterable[Manifest]) -> Imported:
@@ -61,7 +62,11 @@ def _selection(manifest: Manifest) -> Mapping[str, Any]:
 
 def _add(gathering: Imported, alike: Sequence[Manifest], number: int) -> None:
     """Add the policies of SleepInfos that differ only in their times. `number` others of the namespace came before."""
-    losses = [loss for manifest in alike for loss in _without_counterpart(gathering, manifest)]
+    losses = [
+        loss
+        for manifest in alike
+        for loss in (*gathering.lose_namespace(manifest), *_without_counterpart(gathering, manifest))
+    ]
     windows: dict[str, None] = {}
     for manifest in alike:
         try:
@@ -94,6 +99,8 @@ def _without_counterpart(gathering: Imported, manifest: Manifest) -> Iterator[Lo
     for kind, idles in _patches(manifest):
         if not idles:
             words = "has no counterpart: a policy sets replicas to 0, or suspends CronJobs"
+            if kind in _WITH_SWITCH:
+                words = "needs spec.switches of the Fleet, and the kind in workloads.kinds"
             yield gathering.lose(manifest, "spec.patches", f"a patch of {kind.removesuffix('.')} {words}")
 
 

@@ -195,6 +195,13 @@ class Imported(Struct):
         loss = Loss(manifest, field, words)
         return self.losses.setdefault(str(loss), loss)
 
+    def lose_namespace(self, manifest: Manifest) -> list[Loss]:
+        """Note, and return, that `manifest` names no Namespace: people give it when they apply it."""
+        if manifest.at("metadata", "namespace"):
+            return []
+        words = "is missing, read as default; expected the Namespace that it is applied to"
+        return [self.lose(manifest, "metadata.namespace", words)]
+
     def add(
         self, kind: str, name: str, spec: Policy, losses: Iterable[Loss] = (), namespace: str = "", **others: Any
     ) -> None:

@@ -151,6 +151,35 @@ def test_flags_variables_and_a_config_map_of_the_controller_are_the_default(tmp_
     assert lost == ["Deployment downscaler: --include-resources: jobs: need spec.switches of the Fleet"]
 
 
+def test_what_else_is_annotated_is_named_where_the_tool_scales_it(tmp_path):
+    others = web(kind="HorizontalPodAutoscaler", uptime=UP, downtime_replicas="1")
+    others += web("agent", "DaemonSet", uptime=UP) + web("budget", "PodDisruptionBudget", exclude="true")
+    lost = imported(tmp_path / "all", PY, web(uptime=UP) + others)[1]
+    assert lost == [
+        "HorizontalPodAutoscaler web: annotations: horizontalpodautoscalers: autoscalers are idled with their targets,"
+        " or their minimum lowered; see autoscalers.hpa",
+        "DaemonSet agent: annotations: daemonsets: need spec.switches of the Fleet",
+    ]
+    flags = controller("--include-resources=deployments,daemonsets")
+    lost = imported(tmp_path / "some", PY, flags + web(uptime=UP) + others)[1]
+    assert [line.split(": ")[0] for line in lost] == ["Deployment downscaler", "DaemonSet agent"]
+
+
+def test_kinds_of_strimzi_are_selected(tmp_path):
+    flags = controller(f"--default-uptime={UP}", "--include-resources=kafkaconnects,postgresqls")
+    specs, lost = imported(tmp_path, GO, flags + web(kind="KafkaConnect", uptime="Mon-Fri 08:00-18:00 UTC"))
+    assert specs["default"]["selector"]["workloads"]["kinds"] == ["KafkaConnect"]
+    assert specs["dev-web"]["selector"]["workloads"]["kinds"] == ["KafkaConnect"]
+    assert lost == ["Deployment downscaler: --include-resources: postgresqls: need spec.switches of the Fleet"]
+
+
+def test_a_workload_without_a_namespace_is_read_as_of_default(tmp_path):
+    specs, lost = imported(tmp_path, PY, web(uptime=UP).replace(", namespace: dev", ""))
+    assert specs["default-web"]["selector"]["namespaces"] == {"include": ["default"]}
+    missing = "metadata.namespace: is missing, read as default; expected the Namespace that it is applied to"
+    assert lost == [f"Deployment web: {missing}"]
+
+
 @pytest.mark.parametrize(
     ("flag", "words"),
     [

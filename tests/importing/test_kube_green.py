@@ -124,6 +124,20 @@ def test_a_patch_that_does_something_else_is_made_in_place_of_scaling_its_kind_d
     ]
 
 
+def test_a_patch_of_what_a_switch_does_names_it(tmp_path):
+    _, lost = imported(tmp_path, "kube-green", sleep_info(patches=[a_patch("ray.io", "RayCluster", "")]))
+    words = "a patch of RayCluster.ray.io needs spec.switches of the Fleet, and the kind in workloads.kinds"
+    assert lost == [f"SleepInfo nights: spec.patches: {words}"]
+
+
+def test_a_manifest_without_a_namespace_is_read_as_of_default(tmp_path):
+    """So are the examples of kube-green, whose Namespace stands on the command line of kubectl."""
+    specs, lost = imported(tmp_path, "kube-green", sleep_info(namespace=""))
+    assert specs["default-nights"]["selector"]["namespaces"] == {"include": ["default"]}
+    missing = "metadata.namespace: is missing, read as default; expected the Namespace that it is applied to"
+    assert lost == [f"SleepInfo nights: {missing}"]
+
+
 def test_a_control_character_is_written_as_its_escape(tmp_path):
     cli = Folder(tmp_path)
     cli.write("in/peer.yaml", sleep_info(patches=[a_patch("x\x1b[31m", "Foo", "")]))
