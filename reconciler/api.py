@@ -70,7 +70,13 @@ class ValidationResult(Struct, frozen=True):
 
 
 class Plan(model.Plan, frozen=True):
-    """The whole plan. `to_dict()` is described by schemas/plan.schema.json."""
+    """The whole plan. `to_dict()` is described by schemas/plan.schema.json; plans with the same JSON are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_dict() == other.to_dict() if isinstance(other, Plan) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.run)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON values, as schemas/plan.schema.json says."""

@@ -81,3 +81,10 @@ def test_a_plan_is_what_the_command_line_prints_as_json(monkeypatch):
     printed = Folder(QUICKSTART).plan("2026-11-20T22:00:00Z", "-o", "json").out
     assert isinstance(made, Plan)
     assert made.to_dict() == json.loads(printed)
+
+
+def test_plans_are_equal_where_what_they_say_is():
+    made = plan(POLICIES, snapshot=SNAPSHOT, now=NIGHT)
+    again = plan(str(POLICIES), snapshot=str(SNAPSHOT), now=NIGHT.astimezone(EAST))
+    assert {made} == {again}
+    assert made != plan(POLICIES, snapshot=SNAPSHOT, now=NIGHT + timedelta(hours=12))
