@@ -189,20 +189,24 @@ class _KarmadaImport(PlacementImport):
     ) -> tuple[dict[str, dict[str, int]], Mapping[str, int]]:
         """Return what each cluster prefers, and what it has of that; `key`, "namespace/name", settles ties.
 
-        Source: pkg/util/helper/webstermethod.go, AllocateWebsterSeats.
+        Source: pkg/util/helper/webstermethod.go, AllocateWebsterSeats; pkg/apis/policy/v1alpha1/propagation_types.go,
+        ReplicaSchedulingStrategy: Divided is the default of the type, and what has no strategy at all is duplicated.
         """
-        scheduling = policy.at("spec", "placement", "replicaScheduling") or {}
+        scheduling = policy.at("spec", "placement", "replicaScheduling")
         where = "spec.placement.replicaScheduling"
-        if scheduling.get("replicaSchedulingType", "Duplicated") != "Divided":
+        if scheduling is None or scheduling.get("replicaSchedulingType") == "Duplicated":
             return {name: exactly(replicas) for name in names}, dict.fromkeys(names, replicas)
+        rules = mappings(value_below(scheduling, ("weightPreference", "staticWeightList")))
         if scheduling.get("replicaDivisionPreference") == "Aggregated":
             words = "Aggregated: has no counterpart; all have the same weight, give those to fill first a larger one"
             lost.append(self.gathering.lose(policy, f"{where}.replicaDivisionPreference", words))
+            rules = []
         elif value_below(scheduling, ("weightPreference", "dynamicWeight")):
             words = "has no counterpart; all have the same weight, and what cannot run moves"
             lost.append(self.gathering.lose(policy, f"{where}.weightPreference.dynamicWeight", words))
+            rules = []
         weights = dict.fromkeys(names, 0)
-        for rule in mappings(value_below(scheduling, ("weightPreference", "staticWeightList"))):
+        for rule in rules:
             for name in self._affine(rule.get("targetCluster"), names):
                 if name in weights:
                     weights[name] = max(weights[name], rule["weight"])

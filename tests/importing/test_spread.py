@@ -18,7 +18,8 @@ def yaml_of(*manifests: dict[str, Any]) -> str:
 
 
 def placed(*names: str, **scheduling: Any) -> dict[str, Any]:
-    return {"clusterAffinity": {"clusterNames": [*names]}, "replicaScheduling": scheduling}
+    stated = {"replicaScheduling": scheduling} if scheduling else {}
+    return {"clusterAffinity": {"clusterNames": [*names]}, **stated}
 
 
 def of_replicas(value: int, **target: Any) -> dict[str, Any]:
@@ -43,6 +44,12 @@ EXACTLY = {"minReplicas": 6, "maxReplicas": 6}
         6,
         {"east": {"weight": 1}, "west": {"weight": 1}},
     ),
+    (
+        "divided, as a strategy is without a type",
+        placed("east", "west", weightPreference=weights(east=2, west=1)["weightPreference"]),
+        6,
+        {"east": {"weight": 2}, "west": {"weight": 1}},
+    ),
 )
 def test_karmada_duplicates_or_divides(tmp_path, placement, replicas, clusters):
     specs, lost = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(placement=placement)))
@@ -54,6 +61,20 @@ def test_karmada_duplicates_or_divides(tmp_path, placement, replicas, clusters):
     }
     assert [one["name"] for one in specs["imported"]["clusters"]] == ["east", "west"]
     assert lost == []
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [{"replicaDivisionPreference": "Aggregated"}, {"weightPreference": {"dynamicWeight": "AvailableReplicas"}}],
+    ids=["aggregated", "dynamic weight"],
+)
+def test_karmada_does_not_look_at_static_weights_beside(tmp_path, instead):
+    stated = weights(east=2, west=1)
+    preference = {**stated["weightPreference"], **instead.get("weightPreference", {})}
+    placement = placed("east", "west", **{**stated, **instead, "weightPreference": preference})
+    specs, lost = imported(tmp_path, "karmada", yaml_of(DEPLOYMENT, karmada(placement=placement)))
+    assert specs["web"]["preferences"]["clusters"] == {"east": {"weight": 1}, "west": {"weight": 1}}
+    assert len(lost) == 1
 
 
 def test_karmada_clusters_by_label_and_workloads_by_label(tmp_path):
