@@ -9,9 +9,9 @@ What exceeds a limit is held back: see `held_back.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 
 from msgspec import UNSET, Struct
@@ -246,23 +246,26 @@ def _idled(policies: PolicySet, state: ObservedState, now: datetime) -> Iterator
     ordered = sorted(policies.idling, key=lambda policy: (-policy.priority, policy.name))
     for cluster in state.clusters.values():
         labels, found = namespace_labels(cluster), policies.fleet.cluster(cluster.name)
-        there = [policy for policy in ordered if found is not None and policy.selector.selects_cluster(found)]
-        reaching: dict[str, dict[str, IdlingPolicy]] = {}
+        there = {one.name: one for one in ordered if found is not None and one.selector.selects_cluster(found)}
+        first = cache(partial(_first_reaching, tuple(there.values()), labels))
         holders: Iterator[Workload | HorizontalPodAutoscaler] = chain(_unowned(cluster.workloads), cluster.autoscalers)
         for holder in holders:
             last = last_idled(holder.annotations) if Key.LAST_IDLED in holder.annotations else None
             if last is None or last.first is None or not now - DAY < last.first <= now:
                 continue
             space, owner = holder.ref.namespace, idling_owner(holder.annotations)
-            if space not in reaching:
-                own = labels.get(space, NOTHING)
-                reaching[space] = {one.name: one for one in there if one.selector.namespaces.matches(space, own)}
             is_ours = owner is not None and owner[0] in fleets
             name = owner[1] if is_ours and owner is not None else last.policy
             if is_ours and name not in names:
-                name = next(iter(reaching[space]), "")
-            if name in reaching[space]:
+                name = first(space)
+            if name in there and _first_reaching((there[name],), labels, space):
                 yield holder.ref, ("idling", name)
+
+
+def _first_reaching(policies: Iterable[IdlingPolicy], labels: Mapping[str, Mapping[str, str]], namespace: str) -> str:
+    """Return the first of `policies` that selects `namespace`, "" for none; `labels` are those of all namespaces."""
+    own = labels.get(namespace, NOTHING)
+    return next((one.name for one in policies if one.selector.namespaces.matches(namespace, own)), "")
 
 
 def weight_of(workload: Workload) -> int:

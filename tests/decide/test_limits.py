@@ -218,6 +218,23 @@ def test_what_was_idled_counts_for_a_policy_that_reaches_it(policy: str, owner: 
     assert found.idled == ({idled.ref: ("idling", counted)} if counted else {})
 
 
+def test_what_was_idled_is_compared_with_its_own_policy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of as many policies as namespaces, each would else be compared with each."""
+    asked = []
+    matches = ObjectSelector.matches
+    monkeypatch.setattr(ObjectSelector, "matches", lambda *found: asked.append(found) or matches(*found))
+    names = [f"team-{number}" for number in range(50)]
+    said = '{{"policy":"{}","hours":{{}},"first":"2026-11-20T12:00:00Z"}}'
+    idled = [a_workload(namespace=name, annotations={"reconciler/last-idled": said.format(name)}) for name in names]
+    policies = [
+        replace(a_policy(name), selector=Selector(namespaces=ObjectSelector(include=(name,)))) for name in names
+    ]
+    state = a_state(a_cluster(workloads=tuple(idled)))
+    found = limit_bases(a_policy_set(idling=tuple(policies)), state, a_run())
+    assert found.idled == {one.ref: ("idling", one.ref.namespace) for one in idled}
+    assert len(asked) <= 3 * len(names)
+
+
 # What is held back
 
 

@@ -120,10 +120,9 @@ def discover_targets(service: Service, inventory: Inventory) -> DiscoveredTarget
 def _matching(service: Service, inventory: Inventory) -> list[Workload]:
     """Return the workloads whose template labels the selector matches; an empty selector selects nothing."""
     pairs = service.selector.items()
-    first = next(iter(pairs), None)
-    if first is None:
-        return []
-    candidates = inventory.by_label.get((service.ref.namespace, *first), ())
+    labelled = [inventory.by_label.get((service.ref.namespace, *pair), ()) for pair in pairs]
+    # Of many releases of a chart in one namespace most labels are the same: the rarest leaves few to look at.
+    candidates = min(labelled, key=len, default=())
     return [workload for workload in candidates if pairs <= workload.template_labels.items()]
 
 

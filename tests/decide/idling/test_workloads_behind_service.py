@@ -76,6 +76,26 @@ def test_what_labels_tell(service, workloads, expected):
     assert result.undecided == ""
 
 
+class Asked(dict):
+    """Labels that count how often they are looked at."""
+
+    count = 0
+
+    def items(self):
+        Asked.count += 1
+        return super().items()
+
+
+def test_of_many_releases_of_a_chart_only_few_are_compared_with_each_service(monkeypatch):
+    monkeypatch.setattr(Asked, "count", 0)
+    labels = [{"app": "web", "release": f"r-{number}"} for number in range(50)]
+    workloads = tuple(a_workload(one["release"], template_labels=Asked(one)) for one in labels)
+    inventory = inventory_of(a_cluster(workloads=workloads))
+    behind = [discover_targets(a_service(selector=one), inventory).workloads for one in labels]
+    assert [[one.ref.name for one in found] for found in behind] == [[one["release"]] for one in labels]
+    assert Asked.count <= 3 * len(labels)
+
+
 @cases(
     "owner words",
     ("an operator's", OwnerReference("acme/v1", "Database", "db", "u"), "Database/db, which is not a known scalable"),
