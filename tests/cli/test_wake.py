@@ -447,6 +447,24 @@ def test_a_list_on_a_service_alone_wakes_nothing_and_that_is_told(tmp_path, mark
     assert folder.replicas("east", "shop", "Deployment", "web") == 3
 
 
+OC = "idling.alpha.openshift.io"
+CONFIG = [{"kind": "DeploymentConfig", "name": "web", "group": "apps.openshift.io", "replicas": 2}]
+
+
+@cases(
+    "listed words",
+    ("a kind that is not served", json.dumps(CONFIG), "it lists DeploymentConfig.apps.openshift.io web, which is not"),
+    ("no JSON", "[{", f'{OC}/unidle-targets is "[{{", expected JSON'),
+)
+def test_a_list_of_oc_idle_that_leads_to_nothing_is_told(tmp_path, listed, words):
+    folder = a_folder(tmp_path, east=[web(), a_service(**{f"{OC}/idled-at": AT, f"{OC}/unidle-targets": listed})])
+    before = folder.objects()
+    said = wake(folder, "east/shop")
+    assert said.code == 6
+    assert f"error: east/shop/Service/web: {words}" in said.err
+    assert folder.objects() == before
+
+
 def test_a_missed_run_is_told(tmp_path):
     job = {"schedule": "0 * * * *", "suspend": True, "jobTemplate": {"spec": {"template": {"spec": {}}}}}
     record = {**OWNED, "idling.kubernetes.io/idled-at": AT, "reconciler/previous-suspend": "false"}

@@ -12,10 +12,13 @@ from reconciler.decide.annotations import Key
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.observed import IdlingCluster, IdlingInputs, idling_clusters, subjects_of
 from reconciler.decide.idling.rules import Choice, choices_of
-from reconciler.decide.idling.subjects import NOT_OURS, IdleState
+from reconciler.decide.idling.subjects import NOT_OURS, IdleState, ServiceState
 from reconciler.decide.reasons import text_of
+from reconciler.messages import first_of
 from reconciler.model import HorizontalPodAutoscaler, ObjectRef, ObservedCluster, ObservedState, Run, Service, Workload
 from reconciler.policy.types import Fleet
+
+_NAMED = 3
 
 T = TypeVar("T", Service, Workload, HorizontalPodAutoscaler)
 
@@ -63,7 +66,7 @@ def idle_workloads(
     looks idle, by a record on it, is asked: a run that died may have left it half way.
     """
     found: dict[ObjectRef, IdleWorkload] = {}
-    _, choices = choices_without_policies(fleet, state, run, named)
+    clusters, choices = choices_without_policies(fleet, state, run, named)
     for choice in choices.values():
         for asked in _asked(choice, named):
             known, problem = found.get(asked.ref, IdleWorkload(asked)), _problem(choice, asked)
@@ -71,6 +74,7 @@ def idle_workloads(
             found[asked.ref] = IdleWorkload(asked, wakes, known.problem or problem)
     # The target of a ScaledObject has its record too, and wakes with it.
     with_another = {choice.subject.scale.runs.ref for choice in choices.values() if choice.subject.scale.has_target}
+    in_vain = {one.ref: _list_in_vain(one, cluster) for cluster in clusters for one in cluster.services}
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [
@@ -80,7 +84,7 @@ def idle_workloads(
         for marked in objects:
             has_record = Key.IDLED_AT in marked.annotations or Key.OPENSHIFT_IDLED_AT in marked.annotations
             if has_record and named(marked.ref) and marked.ref not in with_another - choices.keys():
-                found.setdefault(marked.ref, IdleWorkload(marked))
+                found.setdefault(marked.ref, IdleWorkload(marked, problem=in_vain.get(marked.ref, "")))
     return tuple(found[ref] for ref in sorted(found))
 
 
@@ -96,6 +100,18 @@ def _asked(choice: Choice, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
         is_needed = service.has_record or not itself
         if is_needed and (named(service.ref) or (service.endpoints is not None and named(service.endpoints.ref))):
             yield service.service
+
+
+def _list_in_vain(service: ServiceState, cluster: IdlingCluster) -> str:
+    """Return why the list that somebody else wrote on a Service wakes nothing, "" where it may; ours is repaired."""
+    if not service.is_foreign or service.record is not None:
+        return ""
+    listed = {} if service.foreign is None else service.foreign.targets
+    if any(ref in cluster.inventory.by_ref for ref in listed):
+        return ""
+    names = first_of([f"{ref.kind}.{ref.group} {ref.name}" for ref in listed], _NAMED)
+    why = service.problem or (f"it lists {names}, which is not found here" if listed else "")
+    return f"{why}; scale what is behind it" if why else ""
 
 
 def _problem(choice: Choice, asked: Service | Workload) -> str:
