@@ -60,7 +60,8 @@ class _Case(PlacementCase, frozen=True):
         status, name = self.status, self.placement.name
         idle_by = status.idle_by(name)
         until = status.idle_until(name) if idle_by else None
-        return self.held(why, spec_replicas=status.spec_replicas(name), idle_by=idle_by, idle_until=until)
+        asked = status.spec_replicas(name)
+        return self.held(why, spec_replicas=asked, idle_by=idle_by, idle_until=until, unread=True)
 
     def undecided(self, local: LocalWorkload) -> LocalWorkload:
         """Return `local`, with why nothing could be decided there."""

@@ -100,14 +100,13 @@ def placement_view(result: PlacementResult) -> PlacementView:
 
 def _row(local: LocalWorkload, result: PlacementResult) -> PlacementRow:
     known = local.part != "out" and local.spec_replicas is not None
-    readable = local.workload is not None or local.part == "placed"
-    now = local.replicas if readable else None
+    now = None if local.unread else local.replicas
     return PlacementRow(
         cluster=local.cluster,
         desired=result.replicas.get(local.cluster, local.spec_replicas if known else None),
         spec_replicas=result.next_replicas.get(local.cluster, now),
         current=now,
-        running=local.pods.available if readable else None,
+        running=None if local.unread else local.pods.available,
         capacity=local.capacity,
         overflow=result.overflow.get(local.cluster, 0),
         reasons=result.reasons[local.cluster],

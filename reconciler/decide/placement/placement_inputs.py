@@ -163,6 +163,7 @@ class LocalWorkload(Struct, frozen=True):
     settled: Settled | None = None
     why: Fact = Fact(())
     left_out: bool = False  # production that the policy leaves out
+    unread: bool = False  # whether there is one is not known
     question: PodsQuestion | None = None  # which pods must be read first
     problem: Undecided | Notice | None = None
 

@@ -149,6 +149,11 @@ def test_rows_of_a_fleet_where_others_decide(mixed):
     }
 
 
+def test_a_cluster_that_is_left_alone_and_runs_nothing_is_known_to_run_nothing():
+    desired = place(settled("east", 6), a_cluster("west"), fleet=a_fleet_with("Frozen", "east", "west"))
+    assert rows(desired)["west"] == ((0, 0, 0, 0, None, 0), "the cluster is frozen")
+
+
 def test_the_status_of_a_fleet_where_others_decide(mixed):
     assert statuses(mixed) == {
         "a": (3, None, ""),
@@ -334,6 +339,6 @@ def test_a_paused_one():
         "b": ((None, 3, 3, 3, None, 0), "is controlled by Deployment/web"),
         "c": ((1, 1, 1, 1, None, 0), "paused"),
         "d": (nothing, "unreachable since 2026-11-20T15:41:23Z"),
-        "e": ((0, None, None, None, None, 0), "paused"),
+        "e": ((0, 0, 0, 0, None, 0), "paused"),
     }
     assert statuses(desired) == {"a": (3, 3, ""), "b": (3, None, ""), "c": (1, 1, ""), "d": (None, None, "")}
