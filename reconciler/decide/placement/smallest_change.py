@@ -20,8 +20,10 @@ def smallest_change(local: LocalWorkload, result: PlacementResult) -> ChangeIf |
     """Return the smallest change that would give `local` another number, None where it is one of preferences or of the
     total.
     """
-    if result.keeping.get(local.cluster):
-        return joint_change(ChangeIfCode.ANY, (local.why.change_if, *_larger_elsewhere(result)))
+    if local.limit == "draining":
+        active = local.why.change_if if _differs_if_active(local, result) else None
+        elsewhere = _larger_elsewhere(result) if result.keeping.get(local.cluster) else ()
+        return joint_change(ChangeIfCode.ANY, (active, *elsewhere))
     if local.why.change_if is not None:
         return local.why.change_if
     if local.cluster in result.overflow:
@@ -29,6 +31,14 @@ def smallest_change(local: LocalWorkload, result: PlacementResult) -> ChangeIf |
     if local.cluster not in result.allocation.served.names:
         return change_if(ChangeIfCode.CLUSTER_ENTRY, cluster=local.cluster)
     return None
+
+
+def _differs_if_active(local: LocalWorkload, result: PlacementResult) -> bool:
+    """Return whether a cluster that drains would have another number of replicas if it did not."""
+    given = result.allocation
+    others = {name: limit for name, limit in given.demand.capacity.items() if name != local.cluster}
+    free = allocate(given.served, replace(given.demand, capacity=others)).replicas
+    return free[local.cluster] != result.replicas[local.cluster]
 
 
 def _larger_elsewhere(result: PlacementResult) -> Iterator[ChangeIf]:

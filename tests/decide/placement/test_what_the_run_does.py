@@ -138,6 +138,10 @@ class TestLeftOut:
         assert numbers(place(east, lost=("west",), fleet=frozen, federated=a_federated(9))) == {}
 
 
+IF_ACTIVE = "state is Active in the Fleet"
+FIVE = ClusterPreference(weight=1, max_replicas=5)
+
+
 class TestMoves:
     def test_a_draining_cluster_keeps_what_has_no_room_anywhere_else(self):
         draining = a_fleet_with("Draining", "east", "west")
@@ -157,11 +161,17 @@ class TestMoves:
 
     @cases(
         "east clusters finishes",
-        ("no capacity", a_full("east", 6, 5), EVENLY, "the capacity of east is above 5"),
+        ("no capacity", a_full("east", 6, 5), EVENLY, f"{IF_ACTIVE} or the capacity of east is above 5"),
         (
             "no more wanted there",
             settled("east", 5),
-            EVENLY | {"east": ClusterPreference(weight=1, max_replicas=5)},
+            EVENLY | {"east": FIVE},
+            f"{IF_ACTIVE} or maxReplicas of east is above 5",
+        ),
+        (
+            "no more wanted there, and no more here if it is active",
+            settled("east", 5),
+            {"east": FIVE, "west": ClusterPreference(weight=1, max_replicas=1)},
             "maxReplicas of east is above 5",
         ),
     )
@@ -169,8 +179,14 @@ class TestMoves:
         draining = a_fleet_with("Draining", "east", "west")
         desired = place(east, settled("west", 1), fleet=draining, federated=a_federated(6, clusters=clusters))
         (west,) = (one for one in desired.explanations if one.ref.cluster == "west")
-        assert change_if_of(west) == f"state is Active in the Fleet or {finishes}"
+        assert change_if_of(west) == finishes
         assert desired.notices[0].text == "draining, but 1 replica fits nowhere else and stays"
+
+    def test_a_draining_cluster_without_a_share_would_have_none_if_it_were_active(self):
+        clusters = {"east": ClusterPreference(weight=1), "west": ClusterPreference()}
+        draining, federated = a_fleet_with("Draining", "east", "west"), a_federated(6, clusters=clusters)
+        desired = place(settled("east", 6), settled("west", 0), fleet=draining, federated=federated)
+        assert change_if_of(desired.explanations[1]) == ""
 
     def test_placed_but_crashing_replicas_never_cost_the_ones_that_work(self):
         crashing = {"ready_replicas": 0, "available_replicas": None}
