@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
-from reconciler.api import Plan, Pod, SnapshotError, UsageError, plan, validate
+from reconciler.api import Allocation, Plan, Pod, SnapshotError, UsageError, plan, validate
 from tests.cases import cases
 from tests.pipeline.calls import Folder
 
@@ -88,3 +89,8 @@ def test_plans_are_equal_where_what_they_say_is():
     again = plan(str(POLICIES), snapshot=str(SNAPSHOT), now=NIGHT.astimezone(EAST))
     assert {made} == {again}
     assert made != plan(POLICIES, snapshot=SNAPSHOT, now=NIGHT + timedelta(hours=12))
+
+
+@pytest.mark.parametrize("field", ["replicas", "overflow", "planner_overflow"])
+def test_an_allocation_promises_dicts(field):
+    assert get_type_hints(Allocation)[field] == dict[str, int]

@@ -63,9 +63,9 @@ class Allocation:
     and how much more. `planner_overflow` is the federation planner's own overflow (rounding "kubefed" only).
     """
 
-    replicas: Mapping[str, int]
-    overflow: Mapping[str, int]
-    planner_overflow: Mapping[str, int]
+    replicas: dict[str, int]
+    overflow: dict[str, int]
+    planner_overflow: dict[str, int]
     served: Candidates = field(repr=False, compare=False)
     demand: Demand = field(repr=False)
     minimum: Sequence[int] = field(repr=False)
