@@ -19,7 +19,8 @@ _Period = tuple[datetime, datetime]
 """From the first instant to before the second, both UTC."""
 
 _WEEK = timedelta(days=7)
-_REACHES = (timedelta(days=8), timedelta(days=60), timedelta(days=366))
+YEAR = timedelta(days=366)
+_REACHES = (timedelta(days=8), timedelta(days=60), YEAR)
 _SET_BACK = timedelta(days=1)  # no clock was ever set back by more: in 1867 Alaska had one Friday twice
 
 
@@ -50,6 +51,11 @@ def opens_next(calendar: Calendar, at: datetime) -> datetime | None:
         if found is not None:
             return found
     return None
+
+
+def next_edge(calendar: Calendar, at: datetime) -> datetime | None:
+    """Return when `calendar` next opens or closes after `at`, None: not within a year."""
+    return open_until(calendar, at) if is_open(calendar, at) else opens_next(calendar, at)
 
 
 @lru_cache(maxsize=1024)  # whether it is open is asked with how long, and many workloads of a policy ask both

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
 from reconciler.decide.query_answers import Answers, coverage_gap, value_for
 from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
-from reconciler.decide.schedule import exception_at, is_open, open_until, opens_next
+from reconciler.decide.schedule import YEAR, exception_at, is_open, next_edge, open_until, opens_next
 from reconciler.decide.selectors import of_highest_priority
+from reconciler.policy.kinds.criteria import leaves
 from reconciler.policy.types import (
     AllOf,
+    AnyOf,
     Calendar,
     Criterion,
     IdlingPolicy,
@@ -42,12 +44,20 @@ ONLY_BUSY = frozenset({CriterionResult.BUSY})
 NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
 
 
+class Turn(Struct, frozen=True):
+    """When schedules come to another result together, on the clock of `zone`; None: not within a year."""
+
+    at: datetime | None
+    zone: str = ""
+
+
 class PolicyVerdict(Struct, frozen=True):
     """What `policy` says of what it selects: by all its criteria, or by one of them as one of `parts`.
 
     `until` is when the schedules that make it idle end, None where none does. `threshold` is that of a metric, which is
     idle at or below it. `parts` are the criteria that are joined, () for one: idle where all of them are, or with
-    `is_any` where one is. `wake_when` is what its `wakeWhen` says: busy where a metric is above its threshold.
+    `is_any` where one is; `turn` is there where all of them are schedules. `wake_when` is what its `wakeWhen` says:
+    busy where a metric is above its threshold.
     """
 
     policy: IdlingPolicy
@@ -57,6 +67,7 @@ class PolicyVerdict(Struct, frozen=True):
     threshold: float | None = None
     parts: tuple[PolicyVerdict, ...] = ()
     is_any: bool = False
+    turn: Turn | None = None
     wake_when: PolicyVerdict | None = None
 
     @property
@@ -71,6 +82,9 @@ class PolicyVerdict(Struct, frozen=True):
 
     def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
         """Return the smallest change that makes the result a `wanted` one, None where none is known."""
+        if self.turn is not None:
+            at = self.turn.at
+            return None if at is None else change_if(ChangeIfCode.AT, at=at, timeZone=self.turn.zone)
         if not self.parts:
             return _change_of_criterion(self, wanted)
         changes = [part.change_if(wanted) for part in self.parts if part.result not in wanted]
@@ -137,7 +151,33 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
         return _metric_evaluator(policy, criterion, answers)
     inner = tuple(_criterion_evaluator(policy, part, answers) for part in criterion.criteria)
     is_any = not isinstance(criterion, AllOf)
+    if len(inner) > 1 and all(isinstance(leaf, ScheduleCriterion) for leaf in leaves(criterion)):
+        turn = _turn(criterion, answers.now)
+        said = joined(policy, tuple(part("", None) for part in inner), is_any=is_any)
+        together = replace(said, turn=turn, until=turn.at if said.result is CriterionResult.IDLE else None)
+        return lambda _namespace, _service: together
     return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
+
+
+def _turn(criterion: Criterion, now: datetime) -> Turn:
+    """Return when schedules next come to another result: at the first of their edges at which they do."""
+    calendars = [leaf.calendar for leaf in leaves(criterion) if isinstance(leaf, ScheduleCriterion)]
+    at = now
+    while True:
+        edges = [(edge, calendar.zone_name) for calendar in calendars if (edge := next_edge(calendar, at)) is not None]
+        at, zone = min(edges, default=(now + YEAR, ""))
+        if at >= now + YEAR:
+            return Turn(None)
+        if _is_downtime(criterion, at) is not _is_downtime(criterion, now):
+            return Turn(at, zone)
+
+
+def _is_downtime(criterion: Criterion, at: datetime) -> bool:
+    """Return whether schedules call something idle at `at`."""
+    if isinstance(criterion, ScheduleCriterion):
+        return is_open(criterion.calendar, at)
+    assert isinstance(criterion, AllOf | AnyOf)
+    return (all if isinstance(criterion, AllOf) else any)(_is_downtime(part, at) for part in criterion.criteria)
 
 
 def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -> PolicyVerdict:

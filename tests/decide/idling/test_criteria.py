@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import parse_time
 from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, evaluator_of, joined
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import ReasonCode, reason, text_of
@@ -15,6 +16,7 @@ from reconciler.model import QueryAnswer, QueryKey, Sample
 from reconciler.policy.kinds.calendar import parse_window, the_rest_of_the_week
 from reconciler.policy.types import (
     AbsoluteWindow,
+    AllOf,
     AnyOf,
     ObjectSelector,
     ScheduleCriterion,
@@ -141,6 +143,33 @@ def test_a_schedule(now, result, words, at, until):
     assert (evaluation.result, evaluation.until) == (result, until)
     assert text_of(evaluation.reasons) == f"schedule office-hours-off {words} {at}"
     assert str(evaluation.change_if(OTHER[result])) == f"it is {at} or later"
+
+
+def hours(*texts: str) -> ScheduleCriterion:
+    windows = tuple(window for text in texts for window in parse_window(text) or ())
+    return ScheduleCriterion(replace(a_calendar("Europe/Paris"), windows=windows))
+
+
+NIGHTS, HOLIDAY = hours("Mon-Thu 20:00-07:00", "Fri 20:00-Mon 07:00"), hours("2026-11-24T00:00/2026-11-25T12:00")
+MONDAY_NIGHT = datetime(2026, 11, 23, 22, tzinfo=UTC)
+
+
+@cases(
+    "criterion now result at",
+    ("one follows within the other", AnyOf((NIGHTS, HOLIDAY)), MONDAY_NIGHT, IDLE, "2026-11-25T11:00:00Z"),
+    ("one begins as the other ends", AnyOf((NIGHTS, hours("Mon 07:00-12:00"))), NIGHT, IDLE, "2026-11-23T11:00:00Z"),
+    ("either opens", AnyOf((NIGHTS, HOLIDAY)), NOON, BUSY, "2026-11-20T19:00:00Z"),
+    ("either ends", AllOf((NIGHTS, hours("23:00-05:00"))), NIGHT, IDLE, "2026-11-21T04:00:00Z"),
+    ("one is over as the other begins", AllOf((hours("12:00-14:00"), HOLIDAY)), NOON, BUSY, "2026-11-24T11:00:00Z"),
+    ("always", AnyOf((hours("00:00-12:00"), hours("12:00-24:00"))), NOON, IDLE, None),
+    ("never", AllOf((hours("00:00-12:00"), hours("12:00-24:00"))), NOON, BUSY, None),
+)
+def test_schedules_come_to_another_result_together(criterion, now, result, at):
+    evaluation = judged(a_policy("idle-dev", criterion), now=now)
+    assert evaluation.result is result
+    change = evaluation.change_if(OTHER[result])
+    assert (change and str(change)) == (at and f"it is {at} or later")
+    assert evaluation.until == (parse_time(at) if at and result is IDLE else None)
 
 
 OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())

@@ -20,6 +20,7 @@ from reconciler.policy.types import (
     Fleet,
     IdlingPolicy,
     ObjectSelector,
+    ScheduleCriterion,
     WakeMetric,
     WakeOrder,
 )
@@ -52,6 +53,7 @@ from tests.decide.idling.idling_policies import (
     services_selector,
 )
 from tests.decide.idling.world import a_world
+from tests.decide.schedule.calendars import a_calendar
 from tests.laws import tries
 
 OPENS = "it is 2026-11-20T19:00:00Z or later"
@@ -461,7 +463,9 @@ def workloads(draw: st.DrawFn, name: str) -> Any:
 
 @st.composite
 def policies(draw: st.DrawFn, name: str = "p", service: str = "web") -> IdlingPolicy:
-    criteria = draw(st.sampled_from(((a_schedule(),), (a_metric(),), (a_schedule(), a_metric()))))
+    holiday = ScheduleCriterion(a_calendar("Europe/Paris", "2026-11-23T00:00/2026-11-24T12:00"))
+    choices = ((a_schedule(),), (a_metric(),), (a_schedule(), a_metric()), (a_schedule(), holiday))
+    criteria = draw(st.sampled_from(choices))
     return a_policy(
         name,
         selector=services_selector(services=ObjectSelector((service,))),
