@@ -51,6 +51,7 @@ from reconciler.pipeline import Control, ProgressCallbacks, RunRequest
 from reconciler.plan.filters import Filters
 from reconciler.policy.globs import is_pattern
 from reconciler.policy.load import read_fleet_for_wakes, read_policies
+from reconciler.policy.policy_files import overlooked
 from reconciler.policy.types import Fleet, PolicySet, own_clusters
 from reconciler.report.text import Style
 from reconciler.world import World, open_world
@@ -221,6 +222,7 @@ class RunOptions(Options, shared=True):
         if self.tenant is not None:
             found = policy_source.only_of(found, policy_source.tenant_named(found.fleet, self.tenant), partly=partly)
         say_each("error", sorted(chain.from_iterable(found.problems.values())))
+        say_each("warning", () if self.quiet else overlooked(self.path))
         policy_source.check_names(found, self.filters, dict(self.allow_exceed))
         if self.shard is None:
             return found

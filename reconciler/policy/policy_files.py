@@ -23,7 +23,8 @@ from reconciler.yaml.files import MAX_BYTES, FoundFiles, decoded_text, find_file
 from reconciler.yaml.reader import Documents, read_documents
 
 _ENDINGS = (".yaml", ".yml")
-_NEARLY = (*_ENDINGS, ".txt", ".json")
+_COMPRESSED = tuple(f"{ending}.gz" for ending in _ENDINGS)
+_NEARLY = (*_ENDINGS, ".txt", ".json", *_COMPRESSED)
 TESTS = tuple(f"_test{ending}" for ending in _ENDINGS)
 """How files end that hold tests of policies, and no policies."""
 
@@ -140,17 +141,21 @@ def _is_policy_name(name: str) -> bool:
 
 
 def overlooked(path: str | os.PathLike[str]) -> tuple[Problem, ...]:
-    """Return a warning for each file below `path` that holds a policy, and is not read because of its name."""
+    """Return a warning for each file below `path` that holds a policy, or is compressed, and is not read because of its
+    name.
+    """
     root = plain_path(path)
     if not os.path.isdir(root):
         return ()
-    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml, and not in _test"
-    others = find_files(root, lambda name: name.lower().endswith(_NEARLY) and not _is_policy_name(name)).files
-    contents = {file: read_bytes(file, root) for file in others}
+    words = "and is not read, expected a name that ends in .yaml or .yml, not in _test, and begins with no dot"
+    others = find_files(root, lambda name: name.lower().endswith(_NEARLY) and not _is_policy_name(name))
+    found = (*others.files, *(file for file in others.hidden if file.lower().endswith(_NEARLY)))
+    contents = {file: read_bytes(file, root) for file in sorted(found)}
     return tuple(
-        Problem.of_path(spelt(file), words)
+        Problem.of_path(spelt(file), f"{'is compressed' if is_compressed else 'holds a policy'} {words}")
         for file, data in contents.items()
-        if isinstance(data, bytes) and _OURS in data and re.search(_POLICY, data)
+        if isinstance(data, bytes)
+        and ((is_compressed := file.lower().endswith(_COMPRESSED)) or (_OURS in data and re.search(_POLICY, data)))
     )
 
 

@@ -153,20 +153,27 @@ def test_what_is_said_of_a_time_zone_that_is_none(tmp_path, name, hint):
     assert [one for one in folder.call("validate").err.splitlines() if one.endswith(line)] != []
 
 
-def test_a_file_with_a_policy_that_is_not_read_because_of_its_name_is_named(tmp_path):
-    folder = Folder(tmp_path)
-    for file, text in FILES.items():
-        folder.write(f"policies/{file}", text)
-    for name in ("nights.txt", "nights_test.yaml"):
-        folder.write(f"policies/{name}", CALENDAR.format(hours='uptime: ["Mon-Fri 07:00-20:00"]'))
+@pytest.mark.parametrize("verb", ["validate", "calendar", "plan", "apply"])
+def test_a_file_with_a_policy_that_is_not_read_because_of_its_name_is_named(repository, tmp_path, verb):
+    folder = Folder.copied(repository / "examples" / "quickstart", tmp_path / "quickstart")
+    policy = CALENDAR.format(hours='uptime: ["Mon-Fri 07:00-20:00"]')
+    named = ["a/.nights.yaml", "nights.YAML", "nights.json", "nights.txt", "nights_test.yaml"]
+    for name in named:
+        folder.write(f"policies/{name}", policy)
     folder.write("policies/nights.json", '{"apiVersion": "reconciler/v1alpha1", "kind": "Calendar"}')
+    folder.write("policies/nights.yaml.gz", "unreadable")
     folder.write("policies/good_test.yaml", "apiVersion: reconciler/v1alpha1\nkind: PolicyTest\n")
     folder.write("policies/notes.txt", "buy milk\n")
+    folder.write("policies/.notes.yaml", "buy: milk\n")
     folder.write("policies/README.md", "    apiVersion: reconciler/v1alpha1\n")
-    said = folder.call("validate")
-    words = "holds a policy and is not read, expected a name that ends in .yaml or .yml, and not in _test\n"
-    named = ("nights.json", "nights.txt", "nights_test.yaml")
-    assert (said.code, said.err) == (0, "".join(f"warning: policies/{name}: {words}" for name in named))
+    folder.write("policies/.git/nights.yaml", policy)
+    words = "is not read, expected a name that ends in .yaml or .yml, not in _test, and begins with no dot"
+    expected = [f"warning: policies/{name}: holds a policy and {words}" for name in named]
+    expected.append(f"warning: policies/nights.yaml.gz: is compressed and {words}")
+    on = [] if verb in ("validate", "calendar") else ["--snapshot", "snapshot"]
+    said = folder.call(verb, *on, *(["--auto-approve"] if verb == "apply" else ()))
+    assert said.code == 0
+    assert [line for line in said.err.splitlines() if line.startswith("warning: ")] == sorted(expected)
 
 
 @pytest.mark.parametrize("verb", ["plan", "validate"])
