@@ -58,6 +58,16 @@ def test_what_is_adopted_is_idle_until_the_morning_and_then_as_it_was(folder):
     assert "off" not in woken.out
 
 
+def test_what_is_adopted_counts_in_no_limit(folder):
+    asleep = [
+        workload(f"old-{number}", "dev", 0, metadata='annotations: {downscaler/original-replicas: "3"}')
+        for number in range(5)
+    ]
+    folder.write("snapshot/east/more.yaml", documents(*asleep, workload("new", "dev", 2)))
+    assert call(folder, "adopt", NIGHT, "kube-downscaler", "--auto-approve").code == 0
+    assert "Deployment/new  replicas  2 -> 0  idle" in call(folder, "plan", NIGHT).out
+
+
 def test_what_no_record_can_restore_is_said_once_and_the_run_is_partial(folder):
     scaled_object = an_object(
         "ScaledObject",

@@ -22,7 +22,9 @@ def decide_adoption(
 
     `before` is how many replicas each had, a CronJob 1. No replicas are changed. What no policy wants idle now, or only
     with something that runs, is left as it is and the run is partial. What was ever idled here is not the tool's.
+    Nothing goes down, so no limit counts it, neither now nor in the next 24 hours.
     """
+    run = replace(run, allow_exceed=dict.fromkeys(policy.name for policy in policies.idling))
     seen = {workload.ref: workload for cluster in state.clusters.values() for workload in cluster.workloads}
     asleep = {ref: count for ref, count in before.items() if ref in seen and is_asleep(seen[ref], count)}
     before_it: dict[str, ObservedCluster] = {}
