@@ -305,6 +305,10 @@ class _DownscalerImport:
         """Return what `scopes` say together, None where that cannot be carried over; it is left out then."""
         try:
             criterion, wakes = self._criterion(scopes)
+            unforced = [{key: text for key, text in scope.items() if key != "force-uptime"} for scope in scopes]
+            if criterion is None and unforced[0] != scopes[0] and self._criterion(unforced)[0] is not None:
+                words = "keeps it up, so its hours are left out; annotate it with reconciler/exclude and take this off"
+                self._gathering.lose(manifest, f"{_PREFIX}force-uptime", words)
             return _Setting(criterion, wakes, self._replicas(scopes), self._grace_period(scopes))
         except PeriodError as error:
             field = "flags" if manifest is self._controller.manifest else "annotations"

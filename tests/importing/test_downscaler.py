@@ -165,6 +165,14 @@ def test_what_else_is_annotated_is_named_where_the_tool_scales_it(tmp_path):
     assert [line.split(": ")[0] for line in lost] == ["Deployment downscaler", "DaemonSet agent"]
 
 
+def test_what_is_forced_up_loses_its_hours_and_that_is_said(tmp_path):
+    forced = space("forced", uptime=UP, force_uptime="true") + space("bare", force_uptime="true")
+    specs, lost = imported(tmp_path, PY, space(uptime=UP) + forced)
+    assert set(specs) == {"imported", "dev"}
+    words = "keeps it up, so its hours are left out; annotate it with reconciler/exclude and take this off"
+    assert lost == [f"Namespace forced: downscaler/force-uptime: {words}"]
+
+
 def test_kinds_of_strimzi_are_selected(tmp_path):
     flags = controller(f"--default-uptime={UP}", "--include-resources=kafkaconnects,postgresqls")
     specs, lost = imported(tmp_path, GO, flags + web(kind="KafkaConnect", uptime="Mon-Fri 08:00-18:00 UTC"))
