@@ -23,7 +23,7 @@ from reconciler.cli.options import (
     terminal_or,
     verb,
 )
-from reconciler.cli.output import FORMATS, failure_lines, say
+from reconciler.cli.output import FORMATS, failure_lines, say_each
 from reconciler.cli.plan_file import is_saved_plan, json_in_file
 from reconciler.cli.policy_source import commit_of
 from reconciler.cli.progress import TrackedRun
@@ -115,7 +115,7 @@ def _due_only(run: TrackedRun[_ApplyOptions], control: Control, approval: Approv
     """
     options = run.options
     fleet, lines = options.fleet_despite(problem), failure_lines(problem)
-    say("warning: the policies decide nothing in this run; only what is due or requested is woken")
+    say_each("warning", ["the policies decide nothing in this run; only what is due or requested is woken"])
     applied = apply_wakes_due(fleet, run.world(fleet), options.request(), control)
     approval.options = options.replace(nothing="Nothing is due or requested: no policy was compared.")
     _report(applied, approval, run, f"{lines[0]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}")
@@ -179,7 +179,5 @@ def _policies_at_hand(policies: str | None) -> tuple[PolicySet | None, Fleet]:
 
 def _report(applied: Applied, approval: Approval, run: TrackedRun[_ApplyOptions], problem: str = "") -> None:
     run.applied(applied, problem)
-    for outcome in applied.outcomes:
-        if outcome.picker_failed and not run.options.quiet:
-            say(f"warning: {outcome.message}")
+    say_each("warning", (outcome.message for outcome in applied.outcomes if outcome.picker_failed))
     approval.report(applied)

@@ -87,7 +87,7 @@ class Approval:
                 # Nobody reads it before the run goes on, and a full disk must not keep down what is to wake. The report
                 # of the run goes the same way, and what is wrong there is the error that the run ends with.
                 words = f"{error.strerror or error}, expected a place for the plan"
-                say(f"warning: standard output: {words}; the run goes on")
+                say_each("warning", [f"standard output: {words}; the run goes on"])
         unseen = self._output != "text" or not sys.stdout.isatty()
         if unseen and (self.ask or (self._output != "text" and not self.options.quiet)):
             say_text(text, color=self.options.color)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from reconciler.apply.config_map_store import ConfigMapStore
 from reconciler.backends.credentials.allowed_sources import allowed_file, secret_in
 from reconciler.backends.protocols import HISTORY_LABEL
-from reconciler.cli.output import say, say_each
+from reconciler.cli.output import say_each
 from reconciler.cli.progress import TrackedRun
 from reconciler.connection_settings import CredentialSources
 from reconciler.decide.annotations import format_time, json_object, parse_time
@@ -235,7 +235,7 @@ def notify(run: TrackedRun[Any], applied: Applied, problem: str) -> None:
     try:
         say_each("warning", _told_receivers(run, applied, problem))
     except Exception as error:  # noqa: BLE001 - whatever it is, the run did what it could
-        say(f"warning: no notification was sent: {reason_of(error)}")
+        say_each("warning", [f"no notification was sent: {reason_of(error)}"])
 
 
 def _told_receivers(run: TrackedRun[Any], applied: Applied, problem: str) -> Iterator[str]:

@@ -84,7 +84,7 @@ def forecast_command(options: _ForecastOptions) -> int:
     style = ForecastStyle(options.by, stated.over(policies.fleet.prices), options.color, options.verbose)
     with past_snapshot(options, past, policies) if past is not None else nullcontext(options) as on_snapshot:
         played = SimulatedSnapshot(on_snapshot, policies)
-        say_each("warning", () if options.quiet else played.opened.warnings())
+        say_each("warning", played.opened.warnings())
         shown = played.forecast(policies, options.days) if past is None else played.replay(policies, past)
     check_grouping(shown, style.by)
     show(FORMATS[options.output](shown, style), options.output)

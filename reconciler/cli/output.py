@@ -81,9 +81,12 @@ def say(text: str, *, nl: bool = True) -> None:
 
 
 def say_each(level: str, found: Iterable[object]) -> None:
-    """Say each of `found` on stderr, on a line of its own; `level` is "error" or "warning"."""
-    for one in found:
-        say(f"{level}: {one}")
+    """Say each of `found` on stderr, on a line of its own; `level` is "error" or, which -q leaves out, "warning"."""
+    context = click.get_current_context(silent=True)
+    is_quiet = level == "warning" and context is not None and context.params.get("quiet")
+    for one in found:  # all of them in any case: what yields warnings may do something meanwhile
+        if not is_quiet:
+            say(f"{level}: {one}")
 
 
 def say_json(value: object) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from reconciler.backends.snapshot.cluster import SnapshotCluster
 from reconciler.cli.exit_codes import exit_of_plan
 from reconciler.cli.forecast import SimulatedSnapshot
-from reconciler.cli.output import Formats, say, show
+from reconciler.cli.output import Formats, say_each, show
 from reconciler.cli.plan_file import PlanOptions, save
 from reconciler.cli.policy_source import only_of
 from reconciler.cli.progress import TrackedRun
@@ -86,7 +86,7 @@ def _review(run: TrackedRun[PlanOptions], base: str) -> tuple[Review, ExitCode]:
     state, plan = plan_and_state(with_fleet, world, asked)
     labels, run.plan = labels_in(state), plan
     if before is None:
-        say(f"warning: {problem}")
+        say_each("warning", [problem])
         played, old = _played(options, with_fleet)
         head_alone = None if played is None else played.forecast(with_fleet, options.days)
         alone = Review(head_alone, None, plan, None, snapshot_age=old, problem=problem)

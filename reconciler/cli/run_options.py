@@ -222,7 +222,7 @@ class RunOptions(Options, shared=True):
         if self.tenant is not None:
             found = policy_source.only_of(found, policy_source.tenant_named(found.fleet, self.tenant), partly=partly)
         say_each("error", sorted(chain.from_iterable(found.problems.values())))
-        say_each("warning", () if self.quiet else overlooked(self.path))
+        say_each("warning", overlooked(self.path))
         policy_source.check_names(found, self.filters, dict(self.allow_exceed))
         if self.shard is None:
             return found

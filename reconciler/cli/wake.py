@@ -115,7 +115,7 @@ class _RequestedWake(Struct, frozen=True):
         length, any_fleet = options.awake_for, options.any_fleet
         if length is not None and length < MIN_AWAKE_BY_DEFAULT:
             short = f"--for {spelt_duration(length)}: is shorter than 2h, the default of minAwake"
-            say(f"warning: {short}; it stays awake for minAwake of its policy in any case")
+            say_each("warning", [f"{short}; it stays awake for minAwake of its policy in any case"])
         stays = {} if length is None else {Key.EXCLUDE_UNTIL: format_time(options.now + length)}
         fleet = of_every_fleet(fleet, state) if any_fleet else fleet
         asleep = idle_workloads(fleet, state, Run(options.now), name.matches)
@@ -177,7 +177,7 @@ def requested(waking: _RequestedWake, world: World, *, quiet: bool) -> list[Exit
     for target in asked:
         before = parse_time(target.annotations.get(Key.EXCLUDE_UNTIL, ""))
         if until is not None and before is not None and until < before:
-            say(f"warning: {target.ref}: was excluded from idling for longer, until {format_time(before)}")
+            say_each("warning", [f"{target.ref}: was excluded from idling for longer, until {format_time(before)}"])
         try:
             changes = annotation_changes(target.annotations, waking.wanted)
             world.accesses[target.ref.cluster].cluster.write(annotation_patch(target, changes))

@@ -92,6 +92,7 @@ def test_a_file_that_cannot_be_written_is_a_warning(quickstart: Folder, file: st
     assert said.code == 0
     words = f"{file}: {why}, expected a file for metrics that can be written"
     assert said.err.splitlines()[-1] == f"warning: {words}"
+    assert quickstart.plan(NOW, "--metrics-file", file, "-q").err == ""
     assert not [path for path in quickstart.path.iterdir() if path.name.startswith(".")]
 
 

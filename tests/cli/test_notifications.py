@@ -99,7 +99,7 @@ def test_what_a_receiver_did_not_take_comes_again(quickstart: Folder, httpserver
     assert "status 500" in quickstart.apply(NOW).err
     httpserver.clear()
     httpserver.expect_request("/events").respond_with_data("")
-    assert [quickstart.apply(now).err for now in (LATER, LATER)] == ["", ""]
+    assert not any("warning: " in quickstart.apply(now).err for now in (LATER, LATER))
     assert len(received(httpserver)) == 1
 
 

@@ -94,7 +94,7 @@ class Folder:
 
     def apply(self, now: str, *more: str) -> Said:
         return self.call(
-            "apply", "policies", "--snapshot", "snapshot", "--now", now, "--auto-approve", "--quiet", *more
+            "apply", "policies", "--snapshot", "snapshot", "--now", now, "--auto-approve", "--progress", "none", *more
         )
 
     def applied(self, now: str, *more: str) -> Said:
