@@ -110,12 +110,14 @@ class ClosestSelectors:
 def _placement(policy: FederatedReplicaSet, workload: Workload) -> SelectorMatch:
     namespace, kind, name = local_key(policy)
     ref = workload.ref
-    there = policy.clusters.keys() & {ref.cluster, "*"}
+    elsewhere = "" if policy.preference(ref.cluster) else f"has neither {ref.cluster} nor *"
+    if not policy.is_within(ref.cluster):
+        elsewhere = _not_of_tenant(ref.cluster, policy.within)
     called = (ref.kind, ref.name) == (kind, name)
     return SelectorMatch(
         policy,
         (
-            ("preferences.clusters", "" if there else f"has neither {ref.cluster} nor *"),
+            ("preferences.clusters", elsewhere),
             ("namespace", "" if ref.namespace == namespace else f"is {namespace}, not {ref.namespace}"),
             ("name", "" if called else f"is {kind}/{name}, not {ref.kind}/{ref.name}"),
         ),
@@ -132,10 +134,14 @@ def _problem(selector: ObjectSelector, name: str, labels: Mapping[str, str]) -> 
 def _name_problem(selector: ObjectSelector, name: str) -> str:
     included = ObjectSelector(include=selector.include).names(name)
     if included and not ObjectSelector(within=selector.within).names(name):
-        return f"{name} is not of the tenant, which has {', '.join(selector.within)}"
+        return _not_of_tenant(name, selector.within)
     if included:
         return f"{name} is excluded by {', '.join(selector.exclude)}"
     return f"{name} is not included in {', '.join(selector.include)}"
+
+
+def _not_of_tenant(name: str, within: Iterable[str]) -> str:
+    return f"{name} is not of the tenant, which has {', '.join(within)}"
 
 
 def _label_problems(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:

@@ -174,6 +174,11 @@ def test_services_in_front_of_it(services, expected):
         ),
         pytest.param({"clusters": {"east": ClusterPreference()}}, {}, id="its cluster"),
         pytest.param({"clusters": {"*": ClusterPreference()}}, {}, id="any cluster"),
+        pytest.param(
+            {"within": ("west", "north")},
+            {"preferences.clusters": "east is not of the tenant, which has west, north"},
+            id="any cluster of a tenant",
+        ),
     ],
 )
 def test_a_federated_replica_set(fields, expected):
