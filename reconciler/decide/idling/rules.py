@@ -14,13 +14,14 @@ from msgspec.structs import replace
 from reconciler.decide.change_codes import Fact
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.decide.idling.conditions import KEEP_UP, PER_WORKLOAD, IdlingCondition, IdlingConditions
+from reconciler.decide.idling.contested import contest_of
 from reconciler.decide.idling.criteria import CriterionResult
 from reconciler.decide.idling.keeps_awake import at_rest
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import LEFTOVERS, NOT_OURS, IdleState, Subject
 from reconciler.decide.idling.wake_replicas import wake_count
-from reconciler.decide.reasons import Code, ReasonCode, Reasons, reason, text_of
+from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason, text_of
 from reconciler.decide.removal_guard import NO_GUARDS, FleetGuards, removal_guards
 from reconciler.model import ObjectRef, Run
 from reconciler.policy.types import PolicySet
@@ -280,16 +281,24 @@ def choice_of(subject: Subject, guards: FleetGuards, now: datetime) -> Choice:
 
 
 def _chosen(conditions: IdlingConditions) -> Choice:
-    subject, record = conditions.subject, conditions.subject.record
+    subject = conditions.subject
     rule, action, name = choose(subject.state, subject.verdict.result, conditions)
     because = None if name is None else conditions.get(name)
     reasons = () if because is None else because.why
     if (why := rule.why(subject.state)) is not None:
-        by = who_idled(record) if subject.state is IdleState.FOREIGN else None
-        reasons = (at_rest(subject, why) if subject.state is IdleState.DOWN else reason(why, by=by),)
+        reasons = (_reason_of_state(subject, why),)
     elif action is IdleAction.KEEP and subject.verdict.lets_it_sleep:
         reasons = reasons or (reason(ReasonCode.IDLE_RECORD),)
     return Choice(subject, conditions, action, reasons, name)
+
+
+def _reason_of_state(subject: Subject, why: Code) -> Reason:
+    if subject.state is IdleState.DOWN:
+        return at_rest(subject, why)
+    contest = contest_of(subject.scale.written, subject.verdict.policy)
+    if subject.state is IdleState.CONTESTED and contest is not None:
+        return reason(why, by=contest.by, since=contest.since)
+    return reason(why, by=who_idled(subject.record) if subject.state is IdleState.FOREIGN else None)
 
 
 def choices_of(subjects: Iterable[Subject], now: datetime, guards: FleetGuards = NO_GUARDS) -> dict[ObjectRef, Choice]:

@@ -71,7 +71,7 @@ HELD = [
         "less than minAwake"),
     ("contested",
         replace(OTHER, annotations={"reconciler/contested": '{"by":"argocd","since":"x"}'}),
-        "contested"),
+        "contested by argocd"),
     ("foreign, and running",
         replace(OTHER, annotations={"idling.alpha.openshift.io/idled-at": "2026-11-20T21:30:00Z",
                                     "idling.alpha.openshift.io/previous-scale": "3"}),
