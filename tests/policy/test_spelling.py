@@ -141,6 +141,8 @@ def test_warnings_of_hours(tmp_path, hours, warnings):
         pytest.param("GMT+2", "", id="Etc/GMT+2 is four hours away"),
         pytest.param("paris", ', did you mean "Europe/Paris"?', id="a city"),
         pytest.param("Europ/Paris", ', did you mean "Europe/Paris"?', id="misspelt"),
+        pytest.param("utc", ', did you mean "UTC"?', id="in small letters"),
+        pytest.param("/etc/localtime", "", id="a name that only this machine has"),
     ],
 )
 def test_what_is_said_of_a_time_zone_that_is_none(tmp_path, name, hint):

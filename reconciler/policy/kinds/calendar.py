@@ -353,10 +353,10 @@ def _zone(document: PolicyDocument, path: Path, name: str) -> tzinfo:
         return found
     from zoneinfo import available_timezones
 
-    zones = sorted(available_timezones())
+    zones = sorted(zone for zone in available_timezones() if not re.match(_OF_THIS_MACHINE, zone))
     cities = (zone for zone in zones if not zone.startswith("Etc/GMT"))  # whose Etc/GMT+2 is two hours behind UTC
-    of_city = [zone for zone in cities if zone.lower().endswith(f"/{name.lower()}")]
+    of_city = [zone for zone in cities if f"/{zone}".lower().endswith(f"/{name.lower()}")]
     near = nearest(name, zones) if "/" in name else ""  # EST is near CEST, and seven hours away
-    near = f', did you mean "{of_city[0]}"?' if of_city else near
+    near = f', did you mean "{min(of_city, key=len)}"?' if of_city else near
     document.add(path, f"is {shown(name)}, expected a time zone like Europe/Paris{near}")
     return UTC
