@@ -43,6 +43,10 @@ class _Case(PlacementCase, frozen=True):
         """Return the `LocalWorkload` of a workload that is left alone, with what its status says."""
         return self.local(**({"part": "held", "pods": PodCounts(available=self.available), "why": why} | known))
 
+    def held_for_now(self, why: Fact, **known: Any) -> LocalWorkload:
+        """Return the `LocalWorkload` of what is left alone for now, and may take replicas later."""
+        return self.held(why, for_now=True, **known)
+
     @property
     def observed(self) -> ObservedCluster:
         """The cluster; it answers, as `_unreachable` is the first guard."""
@@ -61,7 +65,7 @@ class _Case(PlacementCase, frozen=True):
         idle_by = status.idle_by(name)
         until = status.idle_until(name) if idle_by else None
         asked = status.spec_replicas(name)
-        return self.held(why, spec_replicas=asked, idle_by=idle_by, idle_until=until, unread=True)
+        return self.held_for_now(why, spec_replicas=asked, idle_by=idle_by, idle_until=until, unread=True)
 
     def undecided(self, local: LocalWorkload) -> LocalWorkload:
         """Return `local`, with why nothing could be decided there."""
@@ -139,12 +143,12 @@ def _idle(case: _Case) -> LocalWorkload | None:
 def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
     """What else might scale it could not be listed, so it keeps what it has."""
     found = case.placement.unread_autoscalers
-    return case.undecided(case.held(_list_unreadable(case, found))) if found else None
+    return case.undecided(case.held_for_now(_list_unreadable(case, found))) if found else None
 
 
 def _restricted(case: _Case) -> LocalWorkload | None:
     found = restriction(case.placement.cluster, case.ref.namespace)
-    return None if found is None else case.held(found)
+    return None if found is None else case.held_for_now(found)
 
 
 def _production(case: _Case) -> LocalWorkload | None:
@@ -165,9 +169,9 @@ def _in_rollout(case: _Case) -> LocalWorkload | None:
     if workload is None:
         return None
     if workload.terminating:
-        return case.held(fact(ReasonCode.TERMINATING))
+        return case.held_for_now(fact(ReasonCode.TERMINATING))
     in_rollout = fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS))
-    return case.held(in_rollout) if replaces_replica_sets(workload) else None
+    return case.held_for_now(in_rollout) if replaces_replica_sets(workload) else None
 
 
 def _missing(case: _Case) -> LocalWorkload | None:
@@ -204,7 +208,7 @@ def _placed(case: _Case) -> LocalWorkload:
         return _with_room(case, PodCounts(workload.spec_replicas, case.available), None)
     failed = observed.unreadable.get(unreadable_pods_key(case.ref))
     if failed is not None:
-        return case.undecided(case.held(fact(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
+        return case.undecided(case.held_for_now(fact(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
     pods = observed.pods.get(case.ref)
     if pods is None:
         return case.local(question=PodsQuestion(case.ref))

@@ -81,8 +81,9 @@ def placement_result(case: PlacementCase, locals_: Sequence[LocalWorkload]) -> P
             # Those that wait already may go on: what is on its way elsewhere may find no room there, and is missed.
             more = max(more, (local.spec_replicas or 0) - replicas[local.cluster])
         target[local.cluster] += min(more, waits)
-    # What the whole federated ReplicaSet can run if every cluster has room must not be lost on the way.
-    wanted = taken_off + _placeable(given, sum(replicas.values()))
+    # What the whole federated ReplicaSet can run if every cluster has room must not be lost on the way, also where it
+    # has to wait for a cluster that is left alone for now.
+    wanted = max(taken_off + _placeable(given, sum(replicas.values())), _placeable_later(given, case, locals_))
     available = sum(local.pods.available for local in locals_ if local.part != "out")
     return PlacementResult(
         case=case,
@@ -147,6 +148,17 @@ def _placeable(given: Allocation, running: int) -> int:
     if not given.demand.capacity:
         return running
     return max(running, sum(allocate(given.served, replace(given.demand, capacity={})).replicas.values()))
+
+
+def _placeable_later(given: Allocation, case: PlacementCase, locals_: Sequence[LocalWorkload]) -> int:
+    """Return how many replicas the preferences let run once clusters that are left alone for now take part; 0 where
+    there are none.
+    """
+    if not any(local.for_now for local in locals_):
+        return 0
+    names = [local.cluster for local in locals_ if local.part == "placed" or local.for_now]
+    demand = replace(given.demand, total=case.federated.replicas, capacity={})
+    return sum(allocate(candidates(case.federated.clusters, names), demand).replicas.values())
 
 
 def _keeping(given: Allocation, allocation: Allocation, placed: Sequence[LocalWorkload]) -> dict[str, int]:

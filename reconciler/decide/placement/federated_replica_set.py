@@ -109,7 +109,7 @@ def _woken(
     for local in result.placed:
         if local.ref in changed and local.settled is not None and local.settled.needs:
             why = fact(ReasonCode.CHANGED_BY_IDLING, policy=local.settled.owner)
-            yield local.cluster, replace(local, part="held", capacity=None, why=why)
+            yield local.cluster, replace(local, part="held", capacity=None, why=why, for_now=True)
 
 
 def _not_named(

@@ -164,6 +164,7 @@ class LocalWorkload(Struct, frozen=True):
     why: Fact = Fact(())
     left_out: bool = False  # production that the policy leaves out
     unread: bool = False  # whether there is one is not known
+    for_now: bool = False  # left alone for now: later it may take replicas
     question: PodsQuestion | None = None  # which pods must be read first
     problem: Undecided | Notice | None = None
 

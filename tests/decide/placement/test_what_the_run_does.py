@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.decide.decisions import Phase, Verb
 from reconciler.model import Condition
 from reconciler.policy.types import ClusterPreference
 from reconciler.report.status import placement_line
-from tests.builders import a_cluster, change_if_of
+from tests.builders import a_cluster, a_fleet, change_if_of
 from tests.cases import cases
 
 from .placements import (
@@ -142,7 +143,34 @@ IF_ACTIVE = "state is Active in the Fleet"
 FIVE = ClusterPreference(weight=1, max_replicas=5)
 
 
+LOST = (a_memory(unreachable_since=since(hours=1)),)
+TO_WEST = {"west": ClusterPreference(weight=1)}
+
+
 class TestMoves:
+    @cases(
+        "west state lost maps",
+        ("it is frozen", a_cluster("west"), "Frozen", (), ()),
+        ("it is read-only", a_cluster("west"), "ReadOnly", (), ()),
+        ("it does not answer", a_cluster("west"), "Active", ("west",), ()),
+        ("it does not answer for an hour", a_cluster("west"), "Active", ("west",), LOST),
+        ("its list cannot be read", a_cluster("west", unreadable={"replicasets": "forbidden"}), "Active", (), ()),
+    )
+    def test_what_is_to_move_to_a_cluster_that_is_left_alone_for_now_waits_for_it(self, west, state, lost, maps):
+        maps = (a_status('{"desired":8,"clusters":{"east":{"asked":8}}}'), *maps)
+        east, federated = settled("east", 8, config_maps=maps), a_federated(8, clusters=TO_WEST)
+        desired = place(east, west, fleet=a_fleet_with(state, "east", "west"), lost=lost, federated=federated)
+        assert numbers(desired) == {}
+        assert "8 more move once as many are available elsewhere" in row(desired, "east").why
+
+    def test_what_is_left_out_for_good_keeps_no_maximum_from_being_obeyed(self):
+        fleet = a_fleet("east", "west")
+        production = replace(fleet, clusters=(fleet.clusters[0], replace(fleet.clusters[1], production=True)))
+        clusters = EVENLY | {"east": ClusterPreference(weight=1, max_replicas=2)}
+        federated = a_federated(8, clusters=clusters)
+        desired = place(settled("east", 8), a_cluster("west"), fleet=production, federated=federated)
+        assert numbers(desired) == {"east": "scale 8 -> 2"}
+
     def test_a_draining_cluster_keeps_what_has_no_room_anywhere_else(self):
         draining = a_fleet_with("Draining", "east", "west")
         desired = place(a_full("east", 6, 4), settled("west", 4), fleet=draining)
