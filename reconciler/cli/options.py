@@ -40,6 +40,10 @@ _VARIABLES = (
     "--request-timeout), and PATH has RECONCILER_POLICIES (--policies of test has none); what is given on the command "
     "line wins."
 )
+_REPEATED_ELSEWHERE = ("--context", "--namespace", "--cluster")
+"""Who gives one of these twice means both. Of any other option the last value counts, as in kubectl: extraArgs of the
+chart stand behind its own.
+"""
 _PATHS = {"DIR": click.Path(file_okay=False), "FILE": click.Path(), "PATH": click.Path()}
 """What a shell completes for a parameter with this metavar."""
 
@@ -267,6 +271,7 @@ class Verb(click.Command):
         if wrong:
             raise click.UsageError(wrong, ctx)
         try:
+            _, _, given = self.make_parser(ctx).parse_args([*args])
             left = super().parse_args(ctx, args)
         except UsageError as error:
             raise UsageError(_named_by_variable(str(error), self.params)) from None
@@ -280,7 +285,7 @@ class Verb(click.Command):
                 raise
             raise click.UsageError(f"{error.message}; the policies are named by --policies", ctx) from None
         for one in self.params:
-            _check_path(one, ctx.params[str(one.name)])
+            _check_given(one, ctx.params[str(one.name)], given.count(one))
         check_variables({str(parameter.envvar) for parameter in self.params})
         return left
 
@@ -303,12 +308,15 @@ class Verb(click.Command):
         formatter.write_text(_VARIABLES)
 
 
-def _check_path(parameter: click.Parameter, value: Any) -> None:
-    """Refuse an empty path, which would be the working directory: where it is a variable, that is not set.
+def _check_given(parameter: click.Parameter, value: Any, times: int) -> None:
+    """Refuse several values where other verbs take them and this one takes one, and an empty path, which would be the
+    working directory: where it is a variable, that is not set.
 
     Raises:
-        UsageError: `value` is one, or has one.
+        UsageError: it is given so many `times`, or `value` is such a path, or has one.
     """
+    if times > 1 and parameter.opts[-1] in _REPEATED_ELSEWHERE and not parameter.multiple:
+        raise UsageError(f"{parameter.opts[-1]}: is given {times} times, expected it once")
     is_path = isinstance(parameter.type, click.Path) or parameter.metavar in _PATHS
     if is_path and "" in (value if isinstance(value, tuple) else (value,)):
         where = parameter.metavar if isinstance(parameter, click.Argument) else parameter.opts[-1]

@@ -11,8 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from click import Context, Option
 
 from reconciler.backends.snapshot.file_lock import FileLock
+from reconciler.cli.app import cli
+from reconciler.cli.verbs import VERBS
 from reconciler.time_limit import TimeLimit
 from tests.cases import cases
 from tests.fakes import FakeClock
@@ -51,6 +54,26 @@ def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart, state, writt
     after = quickstart.objects()
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     assert {f"{kind}/{name}" for cluster, _, kind, name in changed if cluster == "us-east"} == written
+
+
+def test_what_other_verbs_take_several_times_and_this_one_once_is_refused_where_it_is_given_twice(quickstart):
+    verbs = [(name, cli.get_command(Context(cli), name)) for name in VERBS]
+    options = [
+        (name, one.opts[-1], one.multiple) for name, verb in verbs for one in verb.params if isinstance(one, Option)
+    ]
+    once = {(verb, flag) for verb, flag, several in options if not several}
+    repeated = {flag for _, flag, several in options if several}
+    refused = {(verb, flag) for verb, flag in once if flag in repeated}
+    assert ("plan", "--context") in refused
+    for verb, flag in refused:
+        argument = ["kube-green"] if verb in ("import", "adopt", "rank", "explain", "snapshot") else []
+        said = quickstart.call(verb, *argument, flag, "a", flag, "b")
+        assert (said.code, said.err) == (64, f"error: {flag}: is given 2 times, expected it once\n")
+
+
+def test_of_any_other_option_the_last_value_counts_as_the_chart_gives_them(quickstart):
+    said = quickstart.call("plan", *LOOK, "--timeout=0", "--timeout=540", "-q", "-q")
+    assert (said.code, said.err) == (0, "")
 
 
 @cases(
