@@ -56,19 +56,23 @@ def test_freezing_a_cluster_counts_for_a_saved_plan_too(quickstart, state, writt
     assert {f"{kind}/{name}" for cluster, _, kind, name in changed if cluster == "us-east"} == written
 
 
-def test_what_other_verbs_take_several_times_and_this_one_once_is_refused_where_it_is_given_twice(quickstart):
-    verbs = [(name, cli.get_command(Context(cli), name)) for name in VERBS]
-    options = [
-        (name, one.opts[-1], one.multiple) for name, verb in verbs for one in verb.params if isinstance(one, Option)
-    ]
-    once = {(verb, flag) for verb, flag, several in options if not several}
-    repeated = {flag for _, flag, several in options if several}
-    refused = {(verb, flag) for verb, flag in once if flag in repeated}
-    assert ("plan", "--context") in refused
-    for verb, flag in refused:
-        argument = ["kube-green"] if verb in ("import", "adopt", "rank", "explain", "snapshot") else []
-        said = quickstart.call(verb, *argument, flag, "a", flag, "b")
-        assert (said.code, said.err) == (64, f"error: {flag}: is given 2 times, expected it once\n")
+REFUSED_TWICE = (("plan", "--context"), ("doctor", "--namespace"), ("picker", "--cluster"), ("rbac", "--cluster"))
+
+
+@pytest.mark.parametrize(("verb", "flag"), REFUSED_TWICE)
+def test_what_other_verbs_take_several_times_and_this_one_once_is_refused_where_it_is_given_twice(
+    quickstart, verb, flag
+):
+    said = quickstart.call(verb, flag, "a", flag, "b")
+    assert (said.code, said.err) == (64, f"error: {flag}: is given 2 times, expected it once\n")
+
+
+def test_nothing_else_is_taken_several_times_by_some_verbs_only():
+    verbs = [cli.get_command(Context(cli), name) for name in VERBS]
+    options = {(one.opts[-1], one.multiple) for verb in verbs for one in verb.params if isinstance(one, Option)}
+    assert {flag for flag, several in options if several and (flag, False) in options} == {
+        flag for _, flag in REFUSED_TWICE
+    }
 
 
 def test_of_any_other_option_the_last_value_counts_as_the_chart_gives_them(quickstart):
