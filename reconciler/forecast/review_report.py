@@ -66,7 +66,7 @@ def _headline(review: Review) -> Iterator[str]:
         fields = ", ".join(review.fleet_changed)
         base = " All of this is planned with that of the base: review it as text." if review.fleet_from_base else ""
         yield f"The Fleet is changed ({fields}).{base}"
-    missing = len(review.next_head.unknown) + len(review.next_head.unanswered)
+    missing = len(review.next_head.unknown)  # the queries without an answer are among them
     if missing:
         what = counted(missing, "cluster, list or query", "clusters, lists or queries")
         yield f"{what} could not be judged; see below."

@@ -659,6 +659,14 @@ def test_the_next_run_is_judged_by_metrics_as_fresh_as_in_the_days_after_it(quic
     assert "api" in idled, found["next"]["actions"]
 
 
+def test_a_query_without_an_answer_is_counted_once(
+    quickstart: Folder,
+) -> None:
+    (quickstart.path / "snapshot" / "eu-west" / "metrics.yaml").unlink()
+    said = compared(quickstart, "-o", "json")
+    assert "1 cluster, list or query could not be judged; see below." in json.loads(said.out)["summary"]
+
+
 def test_what_is_deleted_in_the_days_to_come_is_said(tmp_path: Path) -> None:
     """A freeze of a day keeps the first run from it."""
     folder = Folder(tmp_path)
