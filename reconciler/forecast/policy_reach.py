@@ -151,6 +151,7 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
     warnings: dict[str, None] = {}
     left_out: dict[str, int] = {}
     places: dict[str, str] = {}
+    nothing: tuple[str, ...] = ()
     for number, step in enumerate(simulation.play(now, now + SEARCHED)):
         if steps and step.at >= steps[0].at + NIGHT:
             break
@@ -159,11 +160,12 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
             notice.text for notice in step.plan.notices if notice.kind in ("notHeld", "missedRun", "lostVolumes")
         )
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
-        for name in () if number else step.plan.without_workloads:
-            warnings[f"{step.plan.places.get(name, '')}: {name} selects no workload of the snapshot"] = None
+        nothing = nothing if number else step.plan.without_workloads
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)
     found = _of(steps) if steps else FirstNight()
+    for name in (one for one in nothing if one not in found.idle):  # a run may create what it selects
+        warnings[f"{places.get(name, '')}: {name} selects no workload of the snapshot"] = None
     return replace(found, places=places, left_out=left_out, warnings=tuple(warnings))
 
 
@@ -191,7 +193,7 @@ def _of(steps: Sequence[Step]) -> FirstNight:
     return FirstNight(
         start=first.at,
         time_zones=first.plan.time_zones,
-        workloads=len(scalable_workloads(first.state)),
+        workloads=len({workload.ref for step in steps for workload in scalable_workloads(step.state)}),
         idle=dict(sorted(counts.items())),
         already=len(already),
         held_back=tuple(held[key] for key in sorted(held)),

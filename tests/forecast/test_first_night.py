@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.pipeline.calls import Folder, Said
-from tests.pipeline.manifests import documents, fleet, idling, workload
+from tests.pipeline.manifests import UNLIMITED, documents, fleet, idling, placed, template, weights, workload
 from tests.pipeline.teams import MORNING, SLEEP, two_teams
 
 
@@ -120,6 +120,23 @@ def test_validate_names_the_policies_that_select_nothing_of_the_snapshot(folder)
     assert said.code == 0
     assert said.err.endswith(": IdlingPolicy b/sleep selects no workload of the snapshot\n")
     assert said.err.count("selects no workload") == 1
+
+
+def test_what_a_run_before_the_night_creates_is_selected_and_one_of_all_workloads(tmp_path):
+    folder = Folder(tmp_path)
+    shop = placed(4, weights("east", "west"), template())
+    noon = idling("namespaces: {include: [a]}, workloads: {}", downtime='"12:00-13:00"', name="noon")
+    night = idling("namespaces: {include: [shop]}, workloads: {kinds: [ReplicaSet]}")
+    folder.write("policies/all.yaml", documents(fleet(["east", "west"], UNLIMITED), shop, noon, night))
+    folder.write("snapshot/east/all.yaml", workload("x", namespace="a"))
+    folder.write("snapshot/west/all.yaml", workload("y", namespace="b"))
+    said = folder.call("validate", "--snapshot", "snapshot", "--now", "2026-11-20T12:00:00Z")
+    assert said.out.splitlines()[1:] == [
+        "First night (Fri 2026-11-20 12:00, times in UTC): 3 of 4 workloads go idle",
+        "  IdlingPolicy nights (policies/all.yaml:25): 2 workloads",
+        "  IdlingPolicy noon (policies/all.yaml:18): 1 workload",
+    ]
+    assert "selects no workload" not in said.err
 
 
 def test_without_a_schedule_that_begins_nothing_goes_idle(folder):
