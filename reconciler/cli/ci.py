@@ -17,6 +17,7 @@ from reconciler.cli.option_values import seconds, written_as
 from reconciler.cli.options import GENERAL, Options, argument, option, path_argument, verb
 from reconciler.cli.output import say, show, workflow_command
 from reconciler.cli.policies import checked, workflow_commands
+from reconciler.cli.policy_source import repository_of
 from reconciler.cli.pull_request_comment import github_run, gitlab_run, publish
 from reconciler.errors import CommentError, ExitCode, FailOn, Problem, first_exit_code
 from reconciler.redaction import printable_without_credentials
@@ -89,7 +90,9 @@ def ci_command(options: _CiOptions) -> int:
     platform = options.platform
     review, warnings, code = _reviewed(options)
     if platform == "github":
-        show(workflow_commands(leveled(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS])), "github")
+        root = repository_of(options.path) or "."
+        found = leveled(review.problems[:_MOST_ANNOTATIONS], warnings[:_MOST_ANNOTATIONS], root)
+        show(workflow_commands(found), "github")
     quiet = code is ExitCode.DONE and bool(review.plan) and not review.base_problems
     codes = {code, _published(platform, review, options.comment, quiet=quiet)}
     failing: frozenset[ExitCode] = frozenset().union(*(_FAILING[word] for word in options.fail_on))

@@ -22,6 +22,7 @@ from reconciler.cli.options import (
     verb,
 )
 from reconciler.cli.output import Formats, as_text, document, problem_values, say_each, show, workflow_command
+from reconciler.cli.policy_source import repository_of
 from reconciler.decide.annotations import format_time
 from reconciler.errors import ExitCode, PolicyError, Problem, UsageError
 from reconciler.policy.compiled import compile_policies
@@ -115,7 +116,8 @@ def validate_command(options: _ValidateOptions) -> int:
         raise UsageError(f"--snapshot: -o {output} has no place for a first night, expected -o text or json beside it")
     policies, problems = checked(path, options.tenant)
     if output in _CODE_HOSTS:
-        show(_CODE_HOSTS[output](leveled(problems, () if policies is None else policies.warnings)), output)
+        warnings = () if policies is None else policies.warnings
+        show(_CODE_HOSTS[output](leveled(problems, warnings, repository_of(path) or ".")), output)
         return ExitCode.MALFORMED if problems else ExitCode.DONE
     if policies is None or problems:
         raise PolicyError.of(problems)

@@ -121,11 +121,18 @@ def commit_of(path: str | Path) -> str:
     from pathlib import Path
 
     try:
-        here = Path(path).resolve()
-        found = next((folder / ".git" for folder in (here, *here.parents) if (folder / ".git").exists()), None)
-        return "" if found is None else _head_of(_folder(found))
+        root = repository_of(path)
+        return "" if root is None else _head_of(_folder(Path(root) / ".git"))
     except (OSError, ValueError):
         return ""
+
+
+def repository_of(path: str | Path) -> str | None:
+    """Return the root of the checkout that `path` is in, None where it is in none."""
+    from pathlib import Path
+
+    here = Path(path).resolve()
+    return next((str(folder) for folder in (here, *here.parents) if (folder / ".git").exists()), None)
 
 
 def _folder(found: Path) -> Path:

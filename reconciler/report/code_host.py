@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import Problem
 from reconciler.messages import counted
@@ -35,9 +36,10 @@ _RULES = {
 _SEVERITIES = {"error": "major", "warning": "minor"}
 
 
-def leveled(problems: Iterable[Problem], warnings: Iterable[Problem]) -> Found:
-    """Return both with their level, problems first."""
-    return [*(("error", problem) for problem in problems), *(("warning", problem) for problem in warnings)]
+def leveled(problems: Iterable[Problem], warnings: Iterable[Problem], root: str = ".") -> Found:
+    """Return both with their level, problems first; their files are relative to `root`, that of the repository."""
+    found = [*(("error", problem) for problem in problems), *(("warning", problem) for problem in warnings)]
+    return [(level, replace(one, file=os.path.relpath(one.file, root))) for level, one in found]
 
 
 def problem_words(problem: Problem) -> str:
@@ -83,7 +85,7 @@ def code_quality(found: Found) -> str:
                 "check_name": _RULES[level][0],
                 "fingerprint": mark,
                 "severity": _SEVERITIES[level],
-                "location": {"path": os.path.relpath(problem.file), "lines": {"begin": problem.line}},
+                "location": {"path": problem.file, "lines": {"begin": problem.line}},
             }
             for (level, problem), mark in zip(found, _fingerprints(found), strict=True)
         ]
@@ -92,7 +94,7 @@ def code_quality(found: Found) -> str:
 
 def _result(level: str, problem: Problem, fingerprint: str) -> dict[str, Any]:
     place = {
-        "artifactLocation": {"uri": quote(os.path.relpath(problem.file), errors="surrogateescape")},
+        "artifactLocation": {"uri": quote(problem.file, errors="surrogateescape")},
         "region": {"startLine": problem.line, "startColumn": problem.column},
     }
     return {
@@ -108,7 +110,7 @@ def _fingerprints(found: Found) -> Iterator[str]:
     """Yield what stays the same while lines move, and is another one for each of several equal problems."""
     seen: dict[str, int] = {}
     for level, problem in found:
-        text = "\0".join((level, os.path.relpath(problem.file), problem.field, problem.message))
+        text = "\0".join((level, problem.file, problem.field, problem.message))
         seen[text] = seen.get(text, 0) + 1
         yield hashlib.sha256(f"{text}\0{seen[text]}".encode(errors="surrogateescape")).hexdigest()
 

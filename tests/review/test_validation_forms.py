@@ -64,6 +64,18 @@ def test_a_full_path_says_the_same_as_a_relative_one(quickstart, form):
     assert full == relative
 
 
+@pytest.mark.parametrize("form", ["sarif", "gitlab", "github"])
+def test_files_are_named_from_the_root_of_the_repository_wherever_that_is_checked_out(quickstart, form):
+    quickstart.write("policies/a.yaml", "- x\n")
+    at_the_root = quickstart.call("validate", "policies", "-o", form).out
+    for name in ("policies", ".git"):
+        (quickstart.path / "checkout" / name).mkdir(parents=True)
+    for file in (quickstart.path / "policies").iterdir():
+        file.rename(quickstart.path / "checkout" / "policies" / file.name)
+    assert quickstart.call("validate", "checkout/policies", "-o", form).out == at_the_root
+    assert "policies/a.yaml" in at_the_root
+
+
 def test_warnings_are_minor_and_fail_nothing(quickstart):
     text = (quickstart.path / "policies" / "idling.yaml").read_text()
     quickstart.write("policies/idling.yaml", text.replace('include: ["dev-*"]', 'include: ["dev-*", dev-shared]'))
