@@ -128,9 +128,9 @@ RULES: tuple[Rule, ...] = (
     Rule((IdleState.SCALED_BY_HPA,), IdleAction.WAKE, (IdlingCondition.PRODUCTION,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.BUSY, IdlingCondition.WAKE_WHEN)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.IDLE_REPLICAS,), _SAYS_IDLE),
+    Rule(_IDLE, IdleAction.WAKE, results=_NOT_SELECTED, without=(IdlingCondition.GUARDED,)),
     Rule(_IDLE, IdleAction.WAKE, (IdlingCondition.RUNS_ELSEWHERE,)),
     Rule(_IDLE, IdleAction.HOLD_BACK, (IdlingCondition.GUARDED,), _NOT_SELECTED),
-    Rule(_IDLE, IdleAction.WAKE, results=_NOT_SELECTED),
     Rule(_IDLE, IdleAction.KEEP),
     # production is left as it is by policies that do not say that they select it
     Rule((IdleState.AWAKE,), IdleAction.LEAVE, (IdlingCondition.PRODUCTION,)),

@@ -107,6 +107,21 @@ def test_what_is_done_with(
     assert action(state, result, conditions) == expected
 
 
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        pytest.param((), None, id="its policy is gone"),
+        pytest.param((Condition.GUARDED,), Condition.RUNS_ELSEWHERE, id="too many policies are gone"),
+    ],
+)
+def test_why_what_no_policy_selects_wakes_beside_another_cluster_that_does(
+    conditions: tuple[Condition, ...], expected: Condition | None
+) -> None:
+    _, done, because = choose(IdleState.IDLE, NOT_SELECTED, frozenset({*conditions, Condition.RUNS_ELSEWHERE}))
+
+    assert (done, because) == (IdleAction.WAKE, expected)
+
+
 def test_each_rule_has_a_case() -> None:
     decided = {id(choose(state, result, frozenset(conditions))[0]) for _, state, result, conditions, _ in CASES}
 
