@@ -24,7 +24,7 @@ from reconciler.plan.order import in_order, numbered_actions
 from reconciler.time_limit import TimeLimit
 from reconciler.worker_pool import WorkerPool
 from tests.builders import a_ref, a_run
-from tests.fakes import an_access
+from tests.fakes import FakeLock, an_access
 from tests.laws import tries
 from tests.plans import a_decision
 
@@ -134,6 +134,17 @@ def test_a_write_that_hangs_keeps_its_cluster_and_its_group_waiting_and_nobody_e
         assert writes.seen(FREE)
         assert not writes.begun() & HELD
     assert [outcome.status for outcome in run.result()] == [OutcomeStatus.APPLIED] * len(WORLD)
+
+
+def test_a_lost_lock_lets_nothing_more_begin_on_its_cluster() -> None:
+    writes, lock = Writes(), FakeLock()
+    lock.lost = True
+    accesses = {"east": an_access(Server(writes), lock=lock), "west": an_access(Server(writes))}
+    actions = numbered_actions([an_action("in-east", "east", Phase.WAKE), an_action("in-west", "west", Phase.WAKE)])
+    east, west = ActionRuns(actions, accesses, a_run(), "reconciler", TimeLimit(), pool=WorkerPool(0)).carry_out()
+    assert (east.status, west.status) == (OutcomeStatus.SKIPPED, OutcomeStatus.APPLIED)
+    assert east.message == "east: the lock was lost, nothing more is written there"
+    assert writes.begun() == {"in-west"}
 
 
 def test_a_write_that_hangs_keeps_only_its_own_thread() -> None:
