@@ -122,7 +122,7 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
     if why is None:
         return None
     is_of_another = why.why[0].code == ReasonCode.OWNED_BY
-    return case.with_notice(case.held(why, part="out"), "foreignRecord" if is_of_another else "conflict")
+    return case.with_notice(case.held_for_now(why, part="out"), "foreignRecord" if is_of_another else "conflict")
 
 
 def _idle(case: _Case) -> LocalWorkload | None:

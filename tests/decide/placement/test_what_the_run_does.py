@@ -144,6 +144,7 @@ FIVE = ClusterPreference(weight=1, max_replicas=5)
 
 
 LOST = (a_memory(unreachable_since=since(hours=1)),)
+OF_ANOTHER_FLEET = {"reconciler/owner": "other/FederatedReplicaSet/shop/web"}
 TO_WEST = {"west": ClusterPreference(weight=1)}
 
 
@@ -155,6 +156,7 @@ class TestMoves:
         ("it does not answer", a_cluster("west"), "Active", ("west",), ()),
         ("it does not answer for an hour", a_cluster("west"), "Active", ("west",), LOST),
         ("its list cannot be read", a_cluster("west", unreadable={"replicasets": "forbidden"}), "Active", (), ()),
+        ("it has one of somebody else", settled("west", 2, annotations=OF_ANOTHER_FLEET), "Active", (), ()),
     )
     def test_what_is_to_move_to_a_cluster_that_is_left_alone_for_now_waits_for_it(self, west, state, lost, maps):
         maps = (a_status('{"desired":8,"clusters":{"east":{"asked":8}}}'), *maps)
