@@ -171,7 +171,7 @@ def record_annotations(
     """Return the annotations that say `record` on an object of a `kind`, which is `named` in its manifest, and that has
     these `annotations`; None for those that must not be there.
 
-    The cause and the time of the scale are written with what they are about, not here.
+    The cause is written with what it is about, not here.
     """
     previous: dict[str, str | None] = dict.fromkeys(PREVIOUS_VALUES)
     if kind.is_switch:
@@ -185,6 +185,7 @@ def record_annotations(
         **previous,
         Key.SWITCHED_AT: _switch_text(kind) if kind.is_switch else None,
         Key.SCALE_REASON: IDLED,
+        Key.SCALE_TIME: format_time(record.idled_at),
         Key.SCALE_PREVIOUS: str(record.replicas) if has_scale else None,
         Key.IDLED_TO: str(record.idled_to),
         idling_owner_key(annotations): idling_owner_text(record.fleet, record.policy),

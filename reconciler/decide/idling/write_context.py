@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.decide.annotations import Key, compact, format_time, json_object
+from reconciler.decide.annotations import Key, compact, json_object
 from reconciler.decide.decisions import Cause, Decision, FieldChange, Phase, Verb, group_name
 from reconciler.decide.freeze import restriction
 from reconciler.decide.idling.criteria import CriterionResult
@@ -20,13 +19,11 @@ from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import Record, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction, owner_policy, waking_policy
 from reconciler.decide.idling.subjects import ServiceState, Subject, is_recorded
+from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.workloads_behind_service import Inventory
 from reconciler.decide.reasons import MEASURED, Reasons
 from reconciler.model import NOTHING, Endpoints, HorizontalPodAutoscaler, ObjectRef, Run, Service, Workload
 from reconciler.policy.types import Fleet, IdlingPolicy, Writes
-
-T = TypeVar("T")
-_BY_VALUE = frozenset((str, frozenset))  # these are compared; other values are the same only where they are one
 
 
 class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of the choices can be kept
@@ -65,19 +62,9 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
         return {}
 
     @cached_property
-    def _made(self) -> dict[tuple[object, ...], tuple[Any, tuple[object, ...]]]:
+    def idled_annotations(self) -> dict[Hashable, tuple[FieldChange, ...]]:
+        """The changes of annotations of what goes idle, by the values that they are made of, which are kept here."""
         return {}
-
-    def shared(self, make: Callable[..., T], *of: object) -> T:
-        """Return what `make`, a function of a module, makes `of` these values: once for all that have the same, as most
-        of what goes idle at once has.
-        """
-        key = (make, *[one if type(one) in _BY_VALUE else id(one) for one in of])
-        if key not in self._made:
-            # The values are kept, so that no other one gets the id of one of them; this one would hold itself.
-            self._made[key] = make(*of), tuple(one for one in of if one is not self)
-        found: T = self._made[key][0]
-        return found
 
     @cached_property
     def records(self) -> dict[ObjectRef, Record | None]:
@@ -130,16 +117,12 @@ def decision_key(verb: Verb, ref: ObjectRef, part: str = "") -> str:
 
 def cause_of(choice: Choice, context: WriteContext, reasons: Reasons = ()) -> Cause:
     """Return why something is done with a scalable; `reasons` in place of those of the choice."""
-    policy, deciding = waking_policy(choice) or owner_policy(choice), choice.subject.verdict.policy
-    tenant = "" if deciding is None else deciding.tenant
-    return context.shared(_cause, policy, choice.record, reasons or choice.reasons, tenant, context)
-
-
-def _cause(policy: str, record: Record | None, reasons: Reasons, tenant: str, context: WriteContext) -> Cause:
-    named = record is not None and bool(policy) and record.policy == policy
-    at = context.place(policy) or (_recorded_place(record.cause) if record is not None and named else "")
+    policy, record = waking_policy(choice) or owner_policy(choice), choice.record
+    at, deciding, reasons = context.place(policy), choice.subject.verdict.policy, reasons or choice.reasons
+    if policy and not at and record is not None and record.policy == policy:
+        at = _recorded_place(record.cause)
     values = dict(chain.from_iterable(why.values.items() for why in reasons if why.code in MEASURED)) or NOTHING
-    return Cause(policy, at, reasons, values, tenant)
+    return Cause(policy, at, reasons, values, "" if deciding is None else deciding.tenant)
 
 
 def _recorded_place(cause: str) -> str:
@@ -150,8 +133,12 @@ def _recorded_place(cause: str) -> str:
 
 def cause_text(cause: Cause, run: Run) -> str:
     """Return the cause as the annotation holds it."""
-    said = {"policy": cause.policy, "at": cause.at, "revision": run.revision, "run": run.id, "why": cause.why}
-    return compact(said)
+    return _cause_text(cause.policy, cause.at, run.revision, run.id, cause.why)
+
+
+@lru_cache(128)  # most that goes idle at once does for the same reason
+def _cause_text(policy: str, at: str, revision: str, run: str, why: str) -> str:
+    return compact({"policy": policy, "at": at, "revision": revision, "run": run, "why": why})
 
 
 def own_decision_key(choice: Choice) -> str:
@@ -163,30 +150,47 @@ def decision_on(
     written: Workload | HorizontalPodAutoscaler | Service | Endpoints,
     verb: Verb,
     cause: Cause,
-    group: str,
     changes: tuple[FieldChange, ...] = (),
 ) -> Decision:
-    """Return the decision of idling that does `verb` to `written`, as a repair."""
+    """Return the decision of idling that does `verb` to `written`, as a repair in a group of its own."""
     return Decision(
         key=decision_key(verb, written.ref),
         job="idling",
         verb=verb,
         phase=Phase.REPAIR,
         ref=written.ref,
-        api_version="v1" if isinstance(written, Service | Endpoints) else written.api_version,
+        api_version=getattr(written, "api_version", "v1"),
         uid=written.uid,
         changes=changes,
         cause=cause,
-        group=group,
+        group=group_name("idling", written.ref),
         has_annotations=written.has_annotations,
-        has_labels=written.has_labels if isinstance(written, Workload) else True,
+        has_labels=getattr(written, "has_labels", True),
     )
 
 
-def annotations_of(record: Record, on: Workload, cause: Cause, scaled_at: datetime, run: Run) -> dict[str, str | None]:
-    """Return all annotations of `on` that say `record`, why, and when it was scaled."""
-    own = record_annotations(record, on.annotations, on.kind, on.ref.kind)
-    return {**own, Key.SCALE_TIME: format_time(scaled_at), Key.CAUSE: cause_text(cause, run)}
+def placed(
+    decision: Decision, choice: Choice, context: WriteContext, *step: int, own: Decision | None = None
+) -> Decision:
+    """Return `decision` in the phase and the group of a scalable, at a `step` of all that is written for it.
+
+    `own` is the decision on the scalable itself, which is step 1: what comes later needs that.
+    """
+    wakes, idles = choice.action is IdleAction.WAKE, choice.action is IdleAction.IDLE
+    return replace(
+        decision,
+        phase=choice.action.phase if own is None else own.phase,
+        order=(tier(choice), *step) if wakes else step,
+        group=context.group(choice.ref, idles=idles),
+        needs=(own.key,) if own is not None and step > (1,) else (),
+    )
+
+
+def annotations_of(record: Record, on: Workload, cause: Cause, run: Run) -> dict[str, str | None]:
+    """Return all annotations of `on` that say `record`, and why."""
+    said = record_annotations(record, on.annotations, on.kind, on.ref.kind)
+    said[Key.CAUSE] = cause_text(cause, run)
+    return said
 
 
 def _record_after(choice: Choice, context: WriteContext) -> Record | None:

@@ -134,9 +134,9 @@ def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
         yield _ServiceWrite(decision, _record_after(behind, already), only_list=bool(behind.idled))
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
-        service, cause = behind.service, cause_of(behind.idled[0], behind.context)
-        decision = decision_on(service.service, Verb.RECORD, cause, behind.context.group(service.ref, idles=True))
-        decision = replace(decision, phase=Phase.DECREASE, order=(0,), needs=needs)
+        service, group = behind.service.service, behind.context.group(behind.service.ref, idles=True)
+        decision = decision_on(service, Verb.RECORD, cause_of(behind.idled[0], behind.context))
+        decision = replace(decision, phase=Phase.DECREASE, group=group, order=(0,), needs=needs)
         yield _ServiceWrite(decision, _record_after(behind, behind.targets))
     elif not behind.up and behind.context.repairs:
         yield _repaired(behind)
@@ -145,9 +145,9 @@ def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
 def _cleared(behind: _ServiceChoices, up: Sequence[Choice]) -> Decision:
     """Return that a record gets shorter, or goes, once `up` are woken; without its changes."""
     service, context = behind.service, behind.context
-    base = decision_on(service.service, Verb.CLEAR, cause_of(up[0], context), context.group(service.ref))
+    base = decision_on(service.service, Verb.CLEAR, cause_of(up[0], context))
     order, needs = (max(tier(choice) for choice in up), 2), tuple(own_decision_key(choice) for choice in up)
-    return replace(base, phase=Phase.WAKE, order=order, needs=needs)
+    return replace(base, phase=Phase.WAKE, group=context.group(service.ref), order=order, needs=needs)
 
 
 def _repaired(behind: _ServiceChoices) -> _ServiceWrite:
@@ -162,7 +162,7 @@ def _repaired(behind: _ServiceChoices) -> _ServiceWrite:
     record = after or behind.service.record
     policy = "" if record is None else record.policy
     cause, group = Cause(policy, context.place(policy), (reason(code),)), context.group(behind.service.ref)
-    decision = replace(decision_on(behind.service.service, verb, cause, group), order=(2,), needs=first)
+    decision = replace(decision_on(behind.service.service, verb, cause), group=group, order=(2,), needs=first)
     # What is idle already goes down to a lower idled count: what holds that back holds this back too.
     if verb is Verb.RECORD and any(
         goes_lower(one, behind.idle[one.ref]) for one in behind.choices if one.ref in behind.idle
@@ -284,7 +284,7 @@ def _wanted(
         return {}
     if stays_idle_as_before(step.decision.cause, current):
         return wanted
-    return {**wanted, Key.CAUSE: behind.context.shared(cause_text, step.decision.cause, behind.context.run)}
+    return {**wanted, Key.CAUSE: cause_text(step.decision.cause, behind.context.run)}
 
 
 def _on(holder: Service | Endpoints, decision: Decision, changes: tuple[FieldChange, ...]) -> Decision:

@@ -15,7 +15,6 @@ from reconciler.decide.idling.keeps_awake import awake_until
 from reconciler.decide.idling.records import Record, cleared_annotations, flux_paused, record_annotations
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.subjects import NOT_OURS, IdleState, Undo
-from reconciler.decide.idling.wake_order import tier
 from reconciler.decide.idling.write_context import (
     WriteContext,
     annotations_of,
@@ -23,6 +22,7 @@ from reconciler.decide.idling.write_context import (
     cause_text,
     decision_key,
     decision_on,
+    placed,
 )
 from reconciler.decide.last_idled import hours_of, is_known, last_idled_text
 from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
@@ -71,51 +71,36 @@ def _decision(
     choice: Choice, cause: Cause, changes: tuple[FieldChange, ...], context: WriteContext, replicas: int | None = None
 ) -> Decision:
     """Return the decision on the scalable; `replicas` are those it has then, None where none move."""
-    scale, idles = choice.subject.scale, choice.action is IdleAction.IDLE
+    scale, verb = choice.subject.scale, choice.action.verb
     return replace(
-        decision_on(scale.written, choice.action.verb, cause, context.group(choice.ref, idles=idles), changes),
-        phase=choice.action.phase,
-        order=(1,),
+        placed(decision_on(scale.written, verb, cause, changes), choice, context, 1),
         replicas_before=None if replicas is None else scale.replicas,
         replicas_after=replicas,
-        idles=idles,
+        idles=choice.action is IdleAction.IDLE,
         requests=scale.runs.requests,
     )
 
 
 def _idle(choice: Choice, record: Record, context: WriteContext) -> Decision:
-    written, cause, undo = choice.subject.scale.written, cause_of(choice, context), choice.subject.undo
-    also = flux_paused(written, context.run.now) if pauses_flux(choice) else {}
+    scale, run, cause, undo = choice.subject.scale, context.run, cause_of(choice, context), choice.subject.undo
+    written, annotations = scale.written, scale.written.annotations
+    hours, counts = hours_of(context.policies[cause.policy]), cause.policy not in run.allow_exceed
+    last = last_idled_text(cause.policy, hours, annotations, run.now, counts=counts)
+    also = {Key.CAUSE: cause_text(cause, run), Key.LAST_IDLED: last}
+    also |= flux_paused(written, run.now) if pauses_flux(choice) else {}
     also |= {Key.UNDONE: undo.text} if undo is not None else {}  # onRevert: Insist
-    says = context.shared(record_annotations, record, written.annotations, written.kind, written.ref.kind)
-    found = context.shared(_idled_changes, says, cause, written.annotations, frozenset(also.items()), context)
+    inputs = (id(record), id(written.kind), written.ref.kind, id(annotations), frozenset(also.items()))
+    made = context.idled_annotations
+    if inputs not in made:
+        says = record_annotations(record, annotations, written.kind, written.ref.kind)
+        changes = annotation_changes(annotations, {**says, Key.CONTESTED: None, **also})
+        # The tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was
+        # planned.
+        made[inputs] = (*changes, *annotation_tests(annotations, _TESTED))
     # Replicas and record in one request: between two a crash would leave zero replicas and no number to wake to.
-    changes = (choice.subject.scale.change_to(record.idled_to), *found[0])
-    replicas = record.idled_to if choice.subject.scale.counts else None
-    return replace(_decision(choice, cause, changes, context, replicas), event="Idled", known=found[1])
-
-
-def _idled_changes(
-    says: Mapping[str, str | None],
-    cause: Cause,
-    annotations: Mapping[str, str],
-    also: frozenset[tuple[str, str]],
-    context: WriteContext,
-) -> tuple[tuple[FieldChange, ...], bool]:
-    """Return the changes of `annotations` where it goes idle, and whether it was idled on these hours before."""
-    run, policy = context.run, cause.policy
-    hours, counts = hours_of(context.policies[policy]), policy not in run.allow_exceed
-    wanted: dict[str, str | None] = {
-        **says,
-        Key.SCALE_TIME: format_time(run.now),
-        Key.CAUSE: cause_text(cause, run),
-        Key.LAST_IDLED: last_idled_text(policy, hours, annotations, run.now, counts=counts),
-        Key.CONTESTED: None,
-        **dict(also),
-    }
-    # The tests make the API server refuse an idle that somebody opted out of, or asked to wake, since it was planned.
-    changes = (*annotation_changes(annotations, wanted), *annotation_tests(annotations, _TESTED))
-    return changes, is_known(hours, annotations, run.now)
+    changes = (scale.change_to(record.idled_to), *made[inputs])
+    decision = _decision(choice, cause, changes, context, record.idled_to if scale.counts else None)
+    return replace(decision, event="Idled", known=is_known(hours, annotations, run.now))
 
 
 def pauses_flux(choice: Choice) -> bool:
@@ -155,7 +140,7 @@ def _awake(choice: Choice, record: Record, context: WriteContext) -> Decision:
     awake = _decision(choice, cause_of(choice, context, reasons), changes, context, replicas)
     contested = undo is not None and is_contested(choice.subject, undo)
     event = "IdlingContested" if contested else "Woken" if wakes else ""
-    return replace(awake, order=(tier(choice), 1) if wakes else (1,), event=event)
+    return replace(awake, event=event)
 
 
 def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -> dict[str, str | None]:
@@ -167,20 +152,18 @@ def _undone(choice: Choice, record: Record, undo: Undo, context: WriteContext) -
 
 
 def _undo_reason(choice: Choice, undo: Undo) -> Reason:
-    autoscaler, by = choice.subject.pinned, _SOMEBODY.get(undo.by, undo.by)
-    if choice.subject.scale.is_scaled_meanwhile:
-        return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.runs.spec_replicas, by=by)
-    if choice.subject.scale.hpa is not None:
-        name = f"HorizontalPodAutoscaler/{choice.ref.name}"
-        return reason(ReasonCode.HPA_CHANGED_BY, by=by, autoscaler=name)
+    scale, autoscaler, by = choice.subject.scale, choice.subject.pinned, _SOMEBODY.get(undo.by, undo.by)
+    if scale.is_scaled_meanwhile:
+        return reason(ReasonCode.SCALED_BY, replicas=scale.runs.spec_replicas, by=by)
+    if scale.hpa is not None:
+        return reason(ReasonCode.HPA_CHANGED_BY, by=by, autoscaler=f"HorizontalPodAutoscaler/{choice.ref.name}")
     if undo.autoscaler and autoscaler is not None:
         restored = autoscaler.previous in (None, autoscaler.bounds)
         code = ReasonCode.HPA_RESTORED_BY if restored else ReasonCode.HPA_CHANGED_BY
-        name = f"HorizontalPodAutoscaler/{undo.autoscaler}"
-        return reason(code, by=by, autoscaler=name)
-    if choice.subject.scale.kind.is_switch:
+        return reason(code, by=by, autoscaler=f"HorizontalPodAutoscaler/{undo.autoscaler}")
+    if scale.kind.is_switch:
         return reason(ReasonCode.SWITCHED_ON_BY, by=by)
-    return reason(ReasonCode.SCALED_BY, replicas=choice.subject.scale.replicas, by=by)
+    return reason(ReasonCode.SCALED_BY, replicas=scale.replicas, by=by)
 
 
 def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[str, str | None], Reasons]:
@@ -206,16 +189,12 @@ def _handed_over(choice: Choice, record: Record, now: datetime) -> tuple[dict[st
 
 def _clear(choice: Choice, context: WriteContext) -> Decision | None:
     """Return what is changed on the scalable itself where leftovers go, None where nothing is."""
-    annotations = choice.subject.scale.written.annotations
-    wanted: dict[str, str | None] = {}
-    if choice.state is IdleState.RECORD_STALE:
-        wanted |= cleared_annotations(annotations)
+    scale, annotations = choice.subject.scale, choice.subject.scale.written.annotations
+    wanted = cleared_annotations(annotations) if choice.state is IdleState.RECORD_STALE else {}
     if choice.keeps_request:
         wanted[Key.AWAKE_SINCE] = format_time(context.run.now)
     changes = annotation_changes(annotations, wanted)
-    if not changes:
-        return None
-    return _decision(choice, cause_of(choice, context), (*choice.subject.scale.unchanged(), *changes), context)
+    return _decision(choice, cause_of(choice, context), (*scale.unchanged(), *changes), context) if changes else None
 
 
 def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision | None:
@@ -225,9 +204,10 @@ def _repair(choice: Choice, record: Record, context: WriteContext) -> Decision |
         return None
     cause = cause_of(choice, context, (_repair_reason(choice, record, moved),))
     cause = replace(cause, policy=record.policy, at=context.place(record.policy) or cause.at)
-    at = context.run.now if moved else record.idled_at
-    wanted = annotations_of(record, scale.written, cause, at, context.run)
-    if not moved and Key.SCALE_TIME in scale.written.annotations:
+    wanted = annotations_of(record, scale.written, cause, context.run)
+    if moved:
+        wanted[Key.SCALE_TIME] = format_time(context.run.now)
+    elif Key.SCALE_TIME in scale.written.annotations:
         del wanted[Key.SCALE_TIME]
     if stays_idle_as_before(cause, scale.written.annotations):
         del wanted[Key.CAUSE]
