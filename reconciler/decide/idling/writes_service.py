@@ -80,9 +80,8 @@ class _ServiceChoices(Struct, frozen=True, dict=True):  # so that what is asked 
         """What it is to list after this run, with what is listed and nothing is known of, or is set aside."""
         known = {choice.ref for choice in self.choices if choice.state not in _KEPT or choice.action in GOES_UP}
         # A target that was listed itself, before it had a ScaledObject, is woken with that.
-        known |= {choice.subject.scale.runs.ref for choice in self.choices if choice.subject.scale.has_target} - {
-            choice.ref for choice in self.choices
-        }
+        targets = {choice.subject.scale.runs.ref for choice in self.choices if choice.subject.scale.has_target}
+        known |= targets - {choice.ref for choice in self.choices}
         kept = {ref: count for ref, count in self.listed.items() if ref not in known and not self.is_gone(ref)}
         idle = {ref: record.replicas for ref, record in self.idle.items()}
         return dict(sorted((idle | kept).items()))
@@ -128,10 +127,7 @@ def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
     if behind.up:
         new = {choice.ref for choice in behind.idled}
         already = {ref: count for ref, count in behind.targets.items() if ref not in new}
-        decision = _cleared(behind, behind.up)
-        if any(choice.action is IdleAction.RELEASE for choice in behind.up):
-            decision = replace(decision, phase=Phase.REPAIR, order=(2,))
-        yield _ServiceWrite(decision, _record_after(behind, already), only_list=bool(behind.idled))
+        yield _ServiceWrite(_cleared(behind, behind.up), _record_after(behind, already), only_list=bool(behind.idled))
     if behind.idled:
         needs = (decision_key(Verb.CLEAR, behind.service.ref),) if behind.up else ()
         service, group = behind.service.service, behind.context.group(behind.service.ref, idles=True)
@@ -143,11 +139,15 @@ def _service_writes(behind: _ServiceChoices) -> Iterator[_ServiceWrite]:
 
 
 def _cleared(behind: _ServiceChoices, up: Sequence[Choice]) -> Decision:
-    """Return that a record gets shorter, or goes, once `up` are woken; without its changes."""
-    service, context = behind.service, behind.context
-    base = decision_on(service.service, Verb.CLEAR, cause_of(up[0], context))
-    order, needs = (max(tier(choice) for choice in up), 2), tuple(own_decision_key(choice) for choice in up)
-    return replace(base, phase=Phase.WAKE, group=context.group(service.ref), order=order, needs=needs)
+    """Return that a record gets shorter, or goes, once `up` are woken or released; without its changes."""
+    wakes = all(choice.action is IdleAction.WAKE for choice in up)
+    return replace(
+        decision_on(behind.service.service, Verb.CLEAR, cause_of(up[0], behind.context)),
+        phase=Phase.WAKE if wakes else Phase.REPAIR,
+        group=behind.context.group(behind.service.ref),
+        order=(max(map(tier, up)), 2) if wakes else (2,),
+        needs=tuple(map(own_decision_key, up)),
+    )
 
 
 def _repaired(behind: _ServiceChoices) -> _ServiceWrite:
@@ -182,9 +182,11 @@ def _repair(listed: set[tuple[ObjectRef, int]], after: set[tuple[ObjectRef, int]
 
 
 def _record_after(behind: _ServiceChoices, targets: Mapping[ObjectRef, int]) -> ServiceRecord | None:
-    """Return the record of a Service behind which `targets` are idle, None for none."""
-    context = behind.context
-    before = behind.service.record
+    """Return the record of a Service behind which `targets` are idle, None for none.
+
+    The policy that it names answers for it as long as that has a part in it.
+    """
+    context, before = behind.context, behind.service.record
     if not targets:
         return None
     if before is not None and not context.repairs:
@@ -196,23 +198,19 @@ def _record_after(behind: _ServiceChoices, targets: Mapping[ObjectRef, int]) -> 
     new = {choice.ref for choice in behind.idled}
     longer = any(ref in new or behind.listed.get(ref) != count for ref, count in targets.items())
     dues = [record.wake_due for record in records if record.wake_due is not None]
+    owners = {record.policy for record in records}
+    if before is None or before.policy not in owners:
+        policy = min(owners & behind.service.verdict.names or owners)
+    else:
+        policy = before.policy
     return ServiceRecord(
         idled_at=context.run.now if before is None or longer else before.idled_at,
         targets=targets,
         idled_to=max(down, *(record.idled_to for record in records)),
         fleet=context.fleet.name,
-        policy=_owner(behind, records),
+        policy=policy,
         wake_due=min(dues, default=None),
     )
-
-
-def _owner(behind: _ServiceChoices, records: Sequence[Record]) -> str:
-    """Return the policy that answers for the record: the one it names, as long as that has a part in it."""
-    before = behind.service.record
-    names = {record.policy for record in records}
-    if before is not None and before.policy in names:
-        return before.policy
-    return min(names & behind.service.verdict.names or names)
 
 
 def _on_holder(
@@ -228,7 +226,8 @@ def _on_holder(
         if changes:
             tests = annotation_tests(current, _TESTED) if step.decision.phase is Phase.DECREASE else ()
             yield _on(holder, step.decision, (*changes, *tests))
-        current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
+        if step.only_list:
+            current = {key: text for key, text in {**current, **wanted}.items() if text is not None}
 
 
 _OF_OC_IDLE = {Key.IDLED_AT: Key.OPENSHIFT_IDLED_AT, Key.UNIDLE_TARGETS: Key.OPENSHIFT_UNIDLE_TARGETS}
