@@ -152,7 +152,8 @@ def _head_of(folder: Path) -> str:
     shared = folder / common.read_text(encoding="utf-8").strip() if common.is_file() else folder
     for top in (folder, shared):
         if (top / name).is_file():
-            return (top / name).read_text(encoding="utf-8").strip()
+            text = (top / name).read_text(encoding="utf-8").strip()
+            return text if re.fullmatch(_COMMIT, text) else ""
     packed = shared / "packed-refs"
     lines = packed.read_text(encoding="utf-8").splitlines() if packed.is_file() else ()
     return next((commit for commit, _, ref in (line.partition(" ") for line in lines) if ref == name), "")

@@ -347,6 +347,9 @@ def test_a_plan_reads_no_history(week: Folder) -> None:
             id="a linked worktree",
         ),
         pytest.param({".git/HEAD": "ref: refs/heads/new"}, "", id="no commit yet"),
+        pytest.param(
+            {".git/HEAD": "ref: refs/heads/a", ".git/refs/heads/a": "ref: refs/heads/main"}, "", id="another's name"
+        ),
         pytest.param({".git/other": ""}, "", id="not git's"),
     ],
 )
