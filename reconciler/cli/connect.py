@@ -273,13 +273,18 @@ def _named(manifest: Manifest) -> str:
 
 
 def _taken_from(found: Mapping[str, Any] | None, wanted: Manifest) -> str:
-    """Return whose rights a binding takes away, or which ones a role, as of another Fleet, in words; "" for none."""
-    rights = sorted(_granted(found or {}) - _granted(wanted))
-    if rights:
-        return f", which no longer grants {first_of(rights, 3)}"
+    """Return which rights a role loses, in words; "" for none.
+
+    Raises:
+        UsageError: it is a binding of somebody else, as of another Fleet, whose runs would be left without rights.
+    """
     bound = () if found is None else found.get("subjects") or ()
     lost = [f"{one['kind']} {one.get('namespace', '')}/{one['name']}" for one in bound if one not in wanted["subjects"]]
-    return f", which {' and '.join(lost)} no longer has" if lost else ""
+    if lost:
+        words = "expected ServiceAccounts of this Fleet alone; delete it where no other Fleet needs it"
+        raise UsageError(f"{_named(wanted)}: is bound to {' and '.join(lost)}, {words}")
+    rights = sorted(_granted(found or {}) - _granted(wanted))
+    return f", which no longer grants {first_of(rights, 3)}" if rights else ""
 
 
 def _granted(role: Mapping[str, Any]) -> set[str]:

@@ -114,9 +114,11 @@ def test_what_somebody_changed_is_put_right_and_what_is_right_stays(plane: Contr
     binding = plane.api.get(f"{_ROLES[1]}/reconciler-plan")
     binding["subjects"][0]["namespace"] = "other-fleet"
     plane.api.replace(f"{_ROLES[1]}/reconciler-plan", binding)
-    assert cli.call(*CONNECT).out.splitlines()[1] == (
-        "  ~ ClusterRoleBinding reconciler-plan, which ServiceAccount other-fleet/reconciler-plan no longer has"
-    )
+    said = cli.call(*CONNECT)
+    assert (said.code, said.out) == (64, "")
+    words = "is bound to ServiceAccount other-fleet/reconciler-plan, expected ServiceAccounts of this Fleet alone"
+    assert f"ClusterRoleBinding reconciler-plan: {words}; delete it where no other Fleet needs it\n" in said.err
+    assert plane.api.get(f"{_ROLES[1]}/reconciler-plan")["subjects"] == binding["subjects"]
 
 
 def desk_roles(api: Api) -> list[Any]:
