@@ -154,9 +154,18 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
     if len(inner) > 1 and all(isinstance(leaf, ScheduleCriterion) for leaf in leaves(criterion)):
         turn = _turn(criterion, answers.now)
         said = joined(policy, tuple(part("", None) for part in inner), is_any=is_any)
-        together = replace(said, turn=turn, until=turn.at if said.result is CriterionResult.IDLE else None)
+        reasons = tuple([_until_turn(why, turn) for why in said.reasons])
+        until = turn.at if said.result is CriterionResult.IDLE else None
+        together = replace(said, reasons=reasons, turn=turn, until=until)
         return lambda _namespace, _service: together
     return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
+
+
+def _until_turn(why: Reason, turn: Turn) -> Reason:
+    """Return what one of several schedules says now as it holds of all of them: until they turn, not until it does."""
+    if "until" not in why.values or why.code == ReasonCode.OUTSIDE_DOWNTIME:  # that says when its own next window opens
+        return why
+    return reason(why.code, **{**why.values, "until": turn.at, "timeZone": turn.zone})
 
 
 def _turn(criterion: Criterion, now: datetime) -> Turn:

@@ -170,6 +170,8 @@ def test_schedules_come_to_another_result_together(criterion, now, result, at):
     change = evaluation.change_if(OTHER[result])
     assert (change and str(change)) == (at and f"it is {at} or later")
     assert evaluation.until == (parse_time(at) if at and result is IDLE else None)
+    said = [why for why in evaluation.reasons if why.code != ReasonCode.OUTSIDE_DOWNTIME]
+    assert {why.values.get("until") for why in said} <= {at}
 
 
 OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
