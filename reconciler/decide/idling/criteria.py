@@ -149,9 +149,13 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
         return lambda _namespace, _service: scheduled
     if isinstance(criterion, MetricCriterion):
         return _metric_evaluator(policy, criterion, answers)
+    timed = tuple(part for part in criterion.criteria if _is_timed(part))
+    if 1 < len(timed) < len(criterion.criteria):  # beside a metric they turn together, too
+        others = (part for part in criterion.criteria if part not in timed)
+        criterion = replace(criterion, criteria=(replace(criterion, criteria=timed), *others))
     inner = tuple(_criterion_evaluator(policy, part, answers) for part in criterion.criteria)
     is_any = not isinstance(criterion, AllOf)
-    if len(inner) > 1 and all(isinstance(leaf, ScheduleCriterion) for leaf in leaves(criterion)):
+    if len(inner) > 1 and _is_timed(criterion):
         turn = _turn(criterion, answers.now)
         said = joined(policy, tuple(part("", None) for part in inner), is_any=is_any)
         reasons = tuple([_until_turn(why, turn) for why in said.reasons])
@@ -159,6 +163,10 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
         together = replace(said, reasons=reasons, turn=turn, until=until)
         return lambda _namespace, _service: together
     return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
+
+
+def _is_timed(criterion: Criterion) -> bool:
+    return all(isinstance(leaf, ScheduleCriterion) for leaf in leaves(criterion))
 
 
 def _until_turn(why: Reason, turn: Turn) -> Reason:

@@ -174,6 +174,25 @@ def test_schedules_come_to_another_result_together(criterion, now, result, at):
     assert {why.values.get("until") for why in said} <= {at}
 
 
+@cases(
+    "criterion now at",
+    ("all, never at once", AllOf((hours("12:00-13:00"), a_metric(), hours("15:00-16:00"))), NOON, None),
+    (
+        "all, one is over as the other begins",
+        AllOf((hours("12:00-14:00"), a_metric(), HOLIDAY)),
+        NOON,
+        "2026-11-24T11:00:00Z",
+    ),
+    ("any, one follows within the other", AnyOf((NIGHTS, a_metric(), HOLIDAY)), MONDAY_NIGHT, "2026-11-25T11:00:00Z"),
+)
+def test_beside_a_metric_schedules_come_to_another_result_together(criterion, now, at):
+    evaluation = judged(a_policy("idle-dev", criterion), answers(("web", 9)), now)
+    change = evaluation.change_if(OTHER[evaluation.result])
+    both = evaluation.result is BUSY and at
+    assert (change and str(change)) == (at and f"it is {at} or later" + " and the metric is at most 0" * bool(both))
+    assert evaluation.until == (parse_time(at) if at and evaluation.result is IDLE else None)
+
+
 OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
 ONCE = "2026-01-01T10:00/2026-01-01T12:00"
 RELEASE = AbsoluteWindow(datetime(2026, 11, 20, 20), datetime(2026, 11, 20, 23), reason="release")
