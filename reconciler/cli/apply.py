@@ -16,6 +16,7 @@ from reconciler.cli.option_values import duration, seconds, this_second
 from reconciler.cli.options import (
     DEFAULT_PATH,
     auto_approve_option,
+    is_on_command_line,
     option,
     output_option,
     path_argument,
@@ -66,6 +67,8 @@ def apply_command(options: _ApplyOptions) -> int:
     """
     path = options.path
     saved = is_saved_plan(path)
+    if not saved and is_on_command_line("policies"):
+        raise UsageError(f"--policies: {path} is no saved plan, expected it beside one; what is applied is PATH")
     terminal_or(options.auto_approve or saved, "apply")
     if saved and not options.filters.empty:
         raise UsageError(f"{path}: is a saved plan, expected no filters; plan again with them")

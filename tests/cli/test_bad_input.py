@@ -70,6 +70,11 @@ WRONG_CALLS = {
     "a tick, although nothing is compared": ("plan policies --tick bogus", 64, "bogus"),
     "an age of snapshots, although nothing is": ("plan policies --max-snapshot-age bogus", 64, "bogus"),
     "an age of plans without one": ("apply policies --auto-approve --max-plan-age bogus", 64, "bogus"),
+    "other policies than those that are applied": (
+        f"apply --policies others {LOOKING} --auto-approve",
+        64,
+        "error: --policies: policies is no saved plan, expected it beside one; what is applied is PATH",
+    ),
     "an age of files": ("history --from . --since bogus", 64, "bogus"),
     "days that only calendar takes": ("plan policies --days 100", 64, "100"),
     "a freeze without its length": ("freeze", 64, "error: Missing option '--for'.\n"),
