@@ -242,7 +242,8 @@ def _wake_words(wake: Wake) -> str:
     some = len(wake.clusters) <= MOST_CLUSTERS
     pods = ", ".join(f"{one_line(name)} {number}" for name, number in sorted(wake.clusters.items()))
     where = pods if some else counted(len(wake.clusters), "cluster")
-    order = " then ".join(f"tier {tier}: {number}" for tier, number in wake.tiers) if len(wake.tiers) > 1 else ""
+    tiers = [f"tier {tier}: {counted(number, 'workload')}" for tier, number in wake.tiers]
+    order = ", then ".join(tiers) if len(tiers) > 1 else ""
     return f"{counted(wake.pods, 'pod')} ({needed}; {where}){f'; {order}' if order else ''}"
 
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.forecast.html import render_html
 from reconciler.forecast.json import forecast_to_dict
-from reconciler.forecast.text import ForecastStyle, render_markdown, render_text
-from reconciler.forecast.timelines import Segment
+from reconciler.forecast.text import ForecastStyle, render_markdown, render_text, wake_lines
+from reconciler.forecast.timelines import Segment, Wake
 from reconciler.pod_requests import PodRequests
 from reconciler.policy.types import Prices
 from tests.forecast.nights import NIGHTS, REQUESTS, a_deployment, a_service, an_idling_policy, played
@@ -50,6 +50,13 @@ def test_what_is_hardly_anything_has_no_sign() -> None:
     text = render_text(replace(made, timelines=(web,)), ForecastStyle())
     assert "-0 " not in text
     assert " 4,800    0 %  " in text
+
+
+def test_capacity_is_counted_in_pods_and_its_tiers_in_workloads() -> None:
+    made = a_forecast()
+    wake = Wake(made.start, 13, PodRequests(2.5, 7), {"a": 13}, ((1, 5), (10, 1)))
+    (line,) = wake_lines(replace(made, wakes=(wake,)))
+    assert line.endswith(": 13 pods (2.5 cores, 7.0 GiB; a 13); tier 1: 5 workloads, then tier 10: 1 workload")
 
 
 def test_json_has_every_step() -> None:
