@@ -55,6 +55,7 @@ class ChangeIfCode:
     MORE_REPLICAS = code("MoreReplicas", "{object:it} has more than {replicas replica|replicas}")
     SWITCHED_ON = code("SwitchedOn", "{object:it} is switched on")
     ROLLOUT_ENDS = code("RolloutEnds", "the rollout[ of {object}] ends")
+    ROLLOUT_RESUMED = code("RolloutResumed", "the rollout[ of {object}] is resumed, and ends")
     WAKE_REQUEST = code("WakeRequest", "there is a wake request")
     POLICY = code("Policy", "there is a policy that selects it")
     SCALED_OR_ADOPTED = code("ScaledOrAdopted", "it is scaled, or `reconciler restore --adopt` is run")

@@ -14,6 +14,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from reconciler.decide.change_codes import ChangeIfCode, Fact, change_if, fact
+from reconciler.decide.reasons import ReasonCode
 from reconciler.model import ObjectRef, OwnerReference, Pod, Workload
 
 OwnerKey = tuple[str, str]
@@ -82,6 +84,14 @@ def in_rollout(workload: Workload) -> bool:
     is_under_way = progressing is not None and progressing.reason in _UNDER_WAY
     pods = workload.spec_replicas if workload.partition or is_under_way else workload.status_replicas or 0
     return workload.updated_replicas < pods - workload.partition
+
+
+def rollout_of(workload: Workload) -> Fact:
+    """Return what is said of `workload`, which is in a rollout: one that somebody paused does not end by itself."""
+    progressing = workload.condition("Progressing")
+    if progressing is not None and progressing.reason == "DeploymentPaused" and not is_lagging(workload):
+        return fact(ReasonCode.ROLLOUT_PAUSED, change_if(ChangeIfCode.ROLLOUT_RESUMED))
+    return fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS))
 
 
 def replaces_replica_sets(workload: Workload) -> bool:

@@ -159,6 +159,7 @@ class ReasonCode:
     FINISHED = code("Finished", "it has finished")
     TERMINATING = code("Terminating", "it is being deleted")
     ROLLOUT_IN_PROGRESS = code("RolloutInProgress", "rollout in progress")
+    ROLLOUT_PAUSED = code("RolloutPaused", "its rollout is paused")
     SERVICE_RUNS = code("ServiceRuns", "{object} behind Service/{service} stays awake:")
     SERVICE_WAKES = code("ServiceWakes", "{object} behind Service/{service} wakes:")
     PODS_UNREAD = code("PodsUnread", "the pods behind Service/{service} are not known yet")

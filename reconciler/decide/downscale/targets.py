@@ -33,7 +33,7 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.downscale.victim_choice import policies_by_workload, strategy_of
 from reconciler.decide.freeze import restriction
-from reconciler.decide.owners_and_rollouts import SettledWorkloads, replaces_replica_sets
+from reconciler.decide.owners_and_rollouts import SettledWorkloads, replaces_replica_sets, rollout_of
 from reconciler.decide.protected_namespaces import protection
 from reconciler.decide.query_answers import value_in_answer
 from reconciler.decide.reasons import Reason, ReasonCode, Reasons, reason, text_of
@@ -238,7 +238,7 @@ def _settled(case: _WorkloadTarget) -> Fact | None:
 
 def _in_rollout(case: _WorkloadTarget) -> Fact | None:
     is_under_way = case.desired < case.workload.spec_replicas and replaces_replica_sets(case.workload)
-    return fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS)) if is_under_way else None
+    return rollout_of(case.workload) if is_under_way else None
 
 
 _Guard = Callable[[_WorkloadTarget], Fact | None]

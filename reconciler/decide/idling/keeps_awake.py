@@ -19,7 +19,7 @@ from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_IDLE, CriterionResu
 from reconciler.decide.idling.records import Record
 from reconciler.decide.idling.service_records import who_idled
 from reconciler.decide.idling.subjects import IdlingCase, Subject
-from reconciler.decide.owners_and_rollouts import in_rollout
+from reconciler.decide.owners_and_rollouts import in_rollout, rollout_of
 from reconciler.decide.reasons import Code, Reason, ReasonCode, reason
 from reconciler.decide.selectors import key_of, left_out, names_kind
 from reconciler.model import HorizontalPodAutoscaler, Workload
@@ -221,8 +221,8 @@ def terminating(case: IdlingCase) -> Fact | None:
 
 
 def rollout(case: IdlingCase) -> Fact | None:
-    is_rolling = in_rollout(case.subject.scale.runs)
-    return fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS)) if is_rolling else None
+    workload = case.subject.scale.runs
+    return rollout_of(workload) if in_rollout(workload) else None
 
 
 def may_wake(case: IdlingCase) -> Fact | None:

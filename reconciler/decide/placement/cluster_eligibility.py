@@ -11,7 +11,7 @@ from reconciler.decide.annotations import ObservedCapacity, read_capacity
 from reconciler.decide.change_codes import ChangeIfCode, Fact, after, change_if, fact
 from reconciler.decide.decisions import Notice, NoticeKind, Undecided
 from reconciler.decide.freeze import restriction
-from reconciler.decide.owners_and_rollouts import Settled, replaces_replica_sets
+from reconciler.decide.owners_and_rollouts import Settled, replaces_replica_sets, rollout_of
 from reconciler.decide.placement.cluster_capacity import with_capacity
 from reconciler.decide.placement.ownership import why_not_placed
 from reconciler.decide.placement.placement_inputs import (
@@ -170,8 +170,7 @@ def _in_rollout(case: _Case) -> LocalWorkload | None:
         return None
     if workload.terminating:
         return case.held_for_now(fact(ReasonCode.TERMINATING))
-    in_rollout = fact(ReasonCode.ROLLOUT_IN_PROGRESS, change_if(ChangeIfCode.ROLLOUT_ENDS))
-    return case.held_for_now(in_rollout) if replaces_replica_sets(workload) else None
+    return case.held_for_now(rollout_of(workload)) if replaces_replica_sets(workload) else None
 
 
 def _missing(case: _Case) -> LocalWorkload | None:

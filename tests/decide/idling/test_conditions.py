@@ -18,6 +18,7 @@ HOUR = timedelta(hours=1)
 UNLABELLED = ObjectSelector(labels=LabelSelector((), (LabelRequirement("x", "DoesNotExist"),)))
 EXCLUDED = {"reconciler/exclude": "true"}
 OF_ANOTHER = a_service("other", selector={"app": "web"}, annotations=EXCLUDED, labels={"x": "y"})
+PAUSED = (Condition("Progressing", "Unknown", "DeploymentPaused"),)
 OF_KUBE_DOWNSCALER = {"downscaler/exclude": "true"}
 
 
@@ -48,6 +49,8 @@ def in_a_namespace(annotations: dict[str, str]):
     ("a rollout", {"updated_replicas": 1}, "rollout in progress"),
     ("a change the controller has not seen", {"generation": 2}, "rollout in progress"),
     ("none updated yet", {"updated_replicas": 0}, "rollout in progress"),
+    ("a rollout that somebody paused", {"updated_replicas": 0, "conditions": PAUSED}, "its rollout is paused"),
+    ("a paused one that goes on", {"generation": 2, "conditions": PAUSED}, "rollout in progress"),
     ("being deleted", {"terminating": True}, "being deleted"),
     ("no place", {"no_place": "it has no spec.pool"}, "it has no spec.pool"),
     ("the reconciler", {"labels": {"app.kubernetes.io/name": "reconciler"}}, "does not idle itself"),

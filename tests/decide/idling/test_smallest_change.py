@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from reconciler.decide.annotations import format_time, parse_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, after, all_changes, change_if, joint_change
-from reconciler.model import ObservedState, QueryAnswer, QueryKey
+from reconciler.model import Condition, ObservedState, QueryAnswer, QueryKey
 from reconciler.policy.types import (
     AllOf,
     AnyOf,
@@ -101,6 +101,7 @@ def test_what_is_not_idled_for_another_reason_than_the_criteria(workload, change
 
 
 ROLLING = {"observed_generation": 0, "generation": 1}
+PAUSED = {"updated_replicas": 0, "conditions": (Condition("Progressing", "Unknown", "DeploymentPaused"),)}
 
 
 def test_a_request_made_this_very_second_is_not_one_to_wait_for():
@@ -119,6 +120,7 @@ def asked(at: str) -> dict[str, Any]:
     ("nothing else", {}, {}, OPENS),
     ("an exclusion too", EXCLUDED, {}, f"{OPENS} and reconciler/exclude is removed"),
     ("a rollout too", ROLLING, {}, f"{OPENS} and the rollout ends"),
+    ("a paused rollout too", PAUSED, {}, f"{OPENS} and the rollout is resumed, and ends"),
     ("an autoscaler too", {}, {"hpa": "Leave"}, f"{OPENS} and autoscalers.hpa is Idle"),
     ("what nobody ends", {"terminating": True}, {}, ""),
     ("a request that is over by then", asked("2026-11-20T18:00:00Z"), {}, OPENS),
