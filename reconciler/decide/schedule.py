@@ -19,14 +19,14 @@ _Period = tuple[datetime, datetime]
 """From the first instant to before the second, both UTC."""
 
 _WEEK = timedelta(days=7)
-YEAR = timedelta(days=366)
-_REACHES = (timedelta(days=8), timedelta(days=60), YEAR)
+REACHES = (timedelta(days=8), timedelta(days=60), timedelta(days=366))
+"""How far it is looked for what comes next: a year at most."""
 _SET_BACK = timedelta(days=1)  # no clock was ever set back by more: in 1867 Alaska had one Friday twice
 
 
 def is_open(calendar: Calendar, at: datetime) -> bool:
     """Return whether a window of `calendar` is open at `at`; its start belongs to it, its end does not."""
-    return any(start == at for start, _ in _periods_after(calendar, at, _REACHES[0])[:1])
+    return any(start == at for start, _ in _periods_after(calendar, at, REACHES[0])[:1])
 
 
 def open_until(calendar: Calendar, at: datetime) -> datetime | None:
@@ -34,7 +34,7 @@ def open_until(calendar: Calendar, at: datetime) -> datetime | None:
 
     None: closed at `at`, or open for a year and more.
     """
-    for reach in _REACHES:
+    for reach in REACHES:
         first = next(iter(_periods_after(calendar, at, reach)), None)
         if first is None or first[0] != at:
             return None
@@ -45,17 +45,12 @@ def open_until(calendar: Calendar, at: datetime) -> datetime | None:
 
 def opens_next(calendar: Calendar, at: datetime) -> datetime | None:
     """Return the first start of an open period after `at`, also when `at` is inside one; None: none within a year."""
-    for reach in _REACHES:
+    for reach in REACHES:
         later = (start for start, _ in _periods_after(calendar, at, reach) if start != at)
         found = next(later, None)
         if found is not None:
             return found
     return None
-
-
-def next_edge(calendar: Calendar, at: datetime) -> datetime | None:
-    """Return when `calendar` next opens or closes after `at`, None: not within a year."""
-    return open_until(calendar, at) if is_open(calendar, at) else opens_next(calendar, at)
 
 
 @lru_cache(maxsize=1024)  # whether it is open is asked with how long, and many workloads of a policy ask both

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Set
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from enum import StrEnum
 from functools import cache, cached_property
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
 from reconciler.decide.query_answers import Answers, coverage_gap, value_for
 from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
-from reconciler.decide.schedule import YEAR, exception_at, is_open, next_edge, open_until, opens_next
+from reconciler.decide.schedule import REACHES, exception_at, is_open, open_periods, open_until, opens_next
 from reconciler.decide.selectors import of_highest_priority
 from reconciler.policy.kinds.criteria import leaves
 from reconciler.policy.types import (
@@ -178,23 +179,22 @@ def _until_turn(why: Reason, turn: Turn) -> Reason:
 
 def _turn(criterion: Criterion, now: datetime) -> Turn:
     """Return when schedules next come to another result: at the first of their edges at which they do."""
-    calendars = [leaf.calendar for leaf in leaves(criterion) if isinstance(leaf, ScheduleCriterion)]
-    at = now
-    while True:
-        edges = [(edge, calendar.zone_name) for calendar in calendars if (edge := next_edge(calendar, at)) is not None]
-        at, zone = min(edges, default=(now + YEAR, ""))
-        if at >= now + YEAR:
-            return Turn(None)
-        if _is_downtime(criterion, at) is not _is_downtime(criterion, now):
-            return Turn(at, zone)
+    calendars = {leaf.calendar for leaf in leaves(criterion) if isinstance(leaf, ScheduleCriterion)}
+    for reach in REACHES:
+        edges = {one: [*chain.from_iterable(open_periods(one, now, now + reach))] for one in calendars}
+        before = _is_downtime(criterion, now, edges)
+        for at, zone in sorted((at, one.zone_name) for one, found in edges.items() for at in found):
+            if now < at < now + reach and _is_downtime(criterion, at, edges) is not before:
+                return Turn(at, zone)
+    return Turn(None)
 
 
-def _is_downtime(criterion: Criterion, at: datetime) -> bool:
-    """Return whether schedules call something idle at `at`."""
+def _is_downtime(criterion: Criterion, at: datetime, edges: Mapping[Calendar, Sequence[datetime]]) -> bool:
+    """Return whether schedules that open and close at `edges`, in turn, call something idle at `at`."""
     if isinstance(criterion, ScheduleCriterion):
-        return is_open(criterion.calendar, at)
+        return bisect_right(edges[criterion.calendar], at) % 2 == 1
     assert isinstance(criterion, AllOf | AnyOf)
-    return (all if isinstance(criterion, AllOf) else any)(_is_downtime(part, at) for part in criterion.criteria)
+    return (all if isinstance(criterion, AllOf) else any)(_is_downtime(part, at, edges) for part in criterion.criteria)
 
 
 def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -> PolicyVerdict:

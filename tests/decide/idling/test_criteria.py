@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
+from reconciler.decide import schedule
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, evaluator_of, joined
 from reconciler.decide.query_answers import Answers
@@ -172,6 +173,13 @@ def test_schedules_come_to_another_result_together(criterion, now, result, at):
     assert evaluation.until == (parse_time(at) if at and result is IDLE else None)
     said = [why for why in evaluation.reasons if why.code != ReasonCode.OUTSIDE_DOWNTIME]
     assert {why.values.get("until") for why in said} <= {at}
+
+
+def test_schedules_that_never_meet_are_looked_at_a_few_times_not_at_each_of_their_edges():
+    schedule._windows.cache_clear()
+    halves = AllOf((hours("00:00-12:00"), hours("12:00-24:00")))
+    assert judged(a_policy("idle-dev", halves), now=NOON).until is None
+    assert schedule._windows.cache_info().misses < 10
 
 
 @cases(
