@@ -174,7 +174,7 @@ class ReasonCode:
     NEED_PODS = code("NeedPods", "NeedPods {at:ago}", "NeedPods Event {at:ago}")
     WAKE_DUE = code("WakeDue", "due {due:since}", "due {due:ago}")
     WAKE_IN_PROGRESS = code("WakeInProgress", "wake in progress")
-    WAKE_DEFERRED = code("WakeDeferred", "deferred to the next run (perRun {perRun} of wake group {group})")
+    WAKE_DEFERRED = code("WakeDeferred", "deferred to a later run (perRun {perRun} of wake group {group})")
     IDLE_REPLICAS_TOO_HIGH = code("IdleReplicasTooHigh", "idleReplicas is {idleReplicas}, it had {replicas}")
     RESTORED = code("Restored", "restored")
     RESTORED_IN_PART = code("RestoredInPart", "restored from what can be read")

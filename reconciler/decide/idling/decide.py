@@ -23,7 +23,7 @@ from itertools import chain
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.decide.change_codes import ChangeIf
+from reconciler.decide.change_codes import ChangeIf, field_is
 from reconciler.decide.decisions import ANNOTATIONS, Decision, DesiredState, HeldBack, Verb
 from reconciler.decide.idling.contested import scaled_down_by_others
 from reconciler.decide.idling.explanations import explained
@@ -33,7 +33,7 @@ from reconciler.decide.idling.records import read_record
 from reconciler.decide.idling.rules import GOES_UP, Choice, IdleAction, choices_of, guarded_choices, owner_policy
 from reconciler.decide.idling.smallest_change import smallest_change
 from reconciler.decide.idling.subjects import IdleState, is_recorded
-from reconciler.decide.idling.wake_order import staggered, wake_tiers
+from reconciler.decide.idling.wake_order import staggered, wake_tiers, wakes_before
 from reconciler.decide.idling.write_context import WriteContext
 from reconciler.decide.idling.writes_autoscaler import abandoned_decisions, decisions_around
 from reconciler.decide.idling.writes_service import service_decisions
@@ -86,7 +86,11 @@ class _Changes(Struct, frozen=True, dict=True):  # so that the choices are made 
         return _chosen(self.policies, self.state, self.run)[-1]
 
     def __call__(self, ref: ObjectRef) -> ChangeIf | None:
-        return smallest_change(self.choices[ref], self.choices)
+        choice = self.choices[ref]
+        if choice.action is IdleAction.DEFER:
+            before = wakes_before(choice, self.choices.values(), self.run.now, self.policies.fleet)
+            return field_is("perRun", f"above {before}")
+        return smallest_change(choice, self.choices)
 
 
 _DONE_BLIND = GOES_UP | {IdleAction.OVERDUE}

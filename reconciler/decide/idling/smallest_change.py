@@ -12,7 +12,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_changes, all_known, change_if, field_is, is_time
+from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_changes, all_known, change_if, is_time
 from reconciler.decide.decisions import Ending
 from reconciler.decide.idling.classification import classify
 from reconciler.decide.idling.conditions import KEEP_UP, UNCONTESTED, IdlingCondition
@@ -43,8 +43,6 @@ def smallest_change(choice: Choice, choices: Choices) -> ChangeIf | None:
 
     When all that it names comes true, the action is another one. `choices` are all that were made with it.
     """
-    if choice.action is IdleAction.DEFER:
-        return field_is("perRun", f"above {choice.reasons[0].values['perRun']}")
     if choice.action not in (IdleAction.LEAVE, IdleAction.OBSERVE):
         return _together((choice,))
     concerned = {IdleAction.OBSERVE} if choice.action is IdleAction.OBSERVE else set()

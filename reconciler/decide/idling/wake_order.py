@@ -15,6 +15,7 @@ from reconciler.model import ObjectRef, by_key
 from reconciler.policy.types import Fleet, WakeOrder
 
 _DEFAULT_TIER = WakeOrder("").tier
+_WAKES = (IdleAction.WAKE, IdleAction.DEFER)
 _TURN_COUNTS = timedelta(hours=1)  # so a namespace that removes its records, or cannot be woken, goes first no longer
 
 
@@ -49,6 +50,12 @@ def staggered(choices: Mapping[ObjectRef, Choice], now: datetime, fleet: Fleet) 
     return result
 
 
+def wakes_before(choice: Choice, choices: Iterable[Choice], now: datetime, fleet: Fleet) -> int:
+    """Return how many of the wakes that are bound by the same `perRun` go before that of `choice`, which waits."""
+    bound = next(some for some in _limited(choices).values() if any(one.ref == choice.ref for one in some))
+    return [one.ref for one in _by_turns(bound, now, fleet)].index(choice.ref)
+
+
 def _limited(choices: Iterable[Choice]) -> dict[tuple[str, str, int], list[Choice]]:
     """Return the choices bound by a `perRun`, by (cluster, wake group, perRun); clusters never wait for others."""
     found: dict[tuple[str, str, int], list[Choice]] = {}
@@ -61,7 +68,8 @@ def _limited(choices: Iterable[Choice]) -> dict[tuple[str, str, int], list[Choic
 
 
 def _by_turns(bound: Sequence[Choice], now: datetime, fleet: Fleet) -> list[Choice]:
-    """Return the wakes of `bound`: the most urgent one of each owner first, then the second of each, and so on.
+    """Return the wakes of `bound`, also those that wait: the most urgent one of each owner first, then the second of
+    each, and so on.
 
     Those of one owner are in the same order by its namespaces.
     """
@@ -70,7 +78,7 @@ def _by_turns(bound: Sequence[Choice], now: datetime, fleet: Fleet) -> list[Choi
         tenant = fleet.tenant_at(ref.cluster, ref.namespace)
         return ref.namespace if tenant is None else f"tenant {tenant.name}"
 
-    waking = sorted((choice for choice in bound if choice.action is IdleAction.WAKE), key=_urgency)
+    waking = sorted((choice for choice in bound if choice.action in _WAKES), key=_urgency)
     return _in_turns(_in_turns(waking, bound, now, lambda ref: ref.namespace), bound, now, owner)
 
 

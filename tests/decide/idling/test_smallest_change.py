@@ -187,6 +187,20 @@ def test_what_waits_its_turn():
     assert told(world.state(), policy, now=MONDAY) == ("stays idle", "perRun is above 0")
 
 
+def test_what_waits_its_turn_names_a_per_run_with_which_it_does_not():
+    names = ("a", "b", "c", "d")
+    world = a_world(*map(a_service, names), *map(a_workload, names), now=NIGHT)
+    run_in(world)
+
+    def told_of(per_run: int) -> dict[str, str]:
+        outcome = decided(world.state(), a_policy(wake_order=WakeOrder("", per_run=per_run)), now=MONDAY)
+        return {one.ref.name: change_if_of(one) for one in outcome.desired.explanations if one.outcome == "stays idle"}
+
+    assert told_of(1) == {"b": "perRun is above 1", "c": "perRun is above 2", "d": "perRun is above 3"}
+    assert told_of(3) == {"d": "perRun is above 3"}
+    assert told_of(4) == {}
+
+
 def test_what_somebody_scaled_by_hand_would_be_released_whatever_else_changes():
     world = a_world(a_service(), a_workload(), now=NIGHT)
     run_in(world)

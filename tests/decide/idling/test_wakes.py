@@ -173,7 +173,7 @@ class TestWakeOrder:
         up = [name for name in ("db-0", "db-1", "api-0", "api-1") if world.replicas(a_ref(name))]
         assert up == ["db-0", "db-1", "api-0"]
         assert notices_of(outcome, "perRun") == [
-            "east/shop/Deployment/api-1: deferred to the next run (perRun 3 of wake group shop)"
+            "east/shop/Deployment/api-1: deferred to a later run (perRun 3 of wake group shop)"
         ]
         assert a_ref("api-1") in outcome.claims
         run_in(world, *self.policies(3))
