@@ -74,7 +74,7 @@ def idle_workloads(
             found[asked.ref] = IdleWorkload(asked, wakes, known.problem or problem)
     # The target of a ScaledObject has its record too, and wakes with it.
     with_another = {choice.subject.scale.runs.ref for choice in choices.values() if choice.subject.scale.has_target}
-    in_vain = {one.ref: _list_in_vain(one, cluster) for cluster in clusters for one in cluster.services}
+    in_vain = {one.ref: list_in_vain(one, cluster) for cluster in clusters for one in cluster.services}
     for cluster in state.clusters.values():
         # A Deployment's annotations are copied to its ReplicaSets, which nobody asks.
         objects: list[Service | Workload] = [
@@ -102,7 +102,7 @@ def _asked(choice: Choice, named: Callable[[ObjectRef], bool]) -> Iterator[Servi
             yield service.service
 
 
-def _list_in_vain(service: ServiceState, cluster: IdlingCluster) -> str:
+def list_in_vain(service: ServiceState, cluster: IdlingCluster) -> str:
     """Return why the list that somebody else wrote on a Service wakes nothing, "" where it may; ours is repaired."""
     if not service.is_foreign or service.record is not None:
         return ""

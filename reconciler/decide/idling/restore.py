@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
 
@@ -14,8 +14,9 @@ from reconciler.decide.annotations import idling_owner, json_object, read_placed
 from reconciler.decide.decisions import DesiredState, Notice, Verb
 from reconciler.decide.idling.conditions import IdlingCondition
 from reconciler.decide.idling.decide import decisions_of
-from reconciler.decide.idling.idle_workloads import choices_without_policies
+from reconciler.decide.idling.idle_workloads import choices_without_policies, list_in_vain
 from reconciler.decide.idling.notices import notices
+from reconciler.decide.idling.observed import IdlingCluster
 from reconciler.decide.idling.records import readable_part
 from reconciler.decide.idling.rules import Choice, IdleAction
 from reconciler.decide.idling.service_records import who_idled
@@ -64,6 +65,7 @@ def decide_restore(fleet: Fleet, state: ObservedState, run: Run, restoration: Re
         notices=(
             *(replace(notice, partial=notice.partial or notice.kind == "setAside") for notice in reported),
             *_not_adopted(chosen, fleet, restoration),
+            *_lists_in_vain(clusters, restoration),
         ),
     )
 
@@ -108,6 +110,16 @@ def _not_adopted(chosen: Sequence[Choice], fleet: Fleet, restoration: Restoratio
     nothing_of_ours = all(choice.record is None or choice.state in NOT_OURS for choice in chosen)
     text = f"{how_many} idle, as {who} {them} ({listed}); {then}"
     yield Notice("notAdopted", fleet.name, text, partial=others and nothing_of_ours)
+
+
+def _lists_in_vain(clusters: Iterable[IdlingCluster], restoration: Restoration) -> Iterator[Notice]:
+    """Report the lists of others that would be adopted, and say nothing that can be woken."""
+    if not restoration.adopt or restoration.policies or restoration.runs:
+        return
+    for cluster in clusters:
+        for service in filter(lambda service: restoration.objects(service.ref), cluster.services):
+            if why := list_in_vain(service, cluster):
+                yield Notice("notAdopted", str(service.ref), why, partial=True)
 
 
 def _why_left(choice: Choice) -> str:

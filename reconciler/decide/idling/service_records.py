@@ -115,12 +115,11 @@ def _target(item: Any, key: str, least: int, service: ObjectRef, groups: Mapping
 
 
 def _group(item: Mapping[str, Any], groups: Mapping[str, str]) -> str:
-    if isinstance(item.get("group"), str) and (item["group"] or item["kind"] not in groups):
-        return str(item["group"])
-    version = item.get("apiVersion")
-    if isinstance(version, str) and version:
-        return version.rpartition("/")[0]
-    return groups.get(item["kind"], "")
+    """Return the API group of an entry; what it calls "extensions" has long been served in another one."""
+    group, version = item.get("group"), item.get("apiVersion")
+    if not isinstance(group, str) or (not group and item["kind"] in groups):
+        group = version.rpartition("/")[0] if isinstance(version, str) and version else None
+    return groups.get(item["kind"], "") if group in (None, "extensions") else group
 
 
 def targets_text(targets: Mapping[ObjectRef, int]) -> str:

@@ -47,6 +47,15 @@ def unproven() -> World:
     return world.add(replace(web, annotations={}, replicas_writer=FieldWriter("kubectl", NIGHT)))
 
 
+TARGETS, SCALE_IT = "idling.alpha.openshift.io/unidle-targets", "scale what is behind it"
+
+
+def listed(targets: str) -> World:
+    """What `oc idle` lists on a Service alone."""
+    service = a_service(annotations={"idling.alpha.openshift.io/idled-at": AT, TARGETS: targets})
+    return a_world(service, idle("web", {}), now=NIGHT)
+
+
 LEFT = "1 idle object stays idle, as Fleet production did not idle it"
 
 
@@ -93,10 +102,25 @@ LEFT = "1 idle object stays idle, as Fleet production did not idle it"
     ("adopted", a_world(idle("web", STAGING), now=NIGHT), {"adopt": True}, None, False),
     ("any Fleet's", a_world(idle("web", STAGING), now=NIGHT), {"any_fleet": True}, None, False),
     ("ours", a_world(idle("web", OURS), now=NIGHT), {}, None, False),
+    ("a list that is no JSON", listed("[{"), {"adopt": True}, f'{TARGETS} is "[{{", expected JSON; {SCALE_IT}', True),
+    (
+        "a list of what is not there",
+        listed('[{"kind":"DeploymentConfig","group":"apps.openshift.io","name":"web","replicas":2}]'),
+        {"adopt": True},
+        f"it lists DeploymentConfig.apps.openshift.io web, which is not found here; {SCALE_IT}",
+        True,
+    ),
+    ("such a list, of another policy", listed("[{"), {"adopt": True, "policies": ("nights",)}, None, False),
 )
 def test_what_is_left_as_others_idled_it(world, fields, text, partial):
     told = [(one.text, one.partial) for one in restored(world, **fields).notices if one.kind == "notAdopted"]
     assert told == ([] if text is None else [(text, partial)])
+
+
+@pytest.mark.parametrize("group", ['"group":"extensions"', '"apiVersion":"extensions/v1beta1"'])
+def test_a_list_with_the_group_of_long_ago_is_adopted(group):
+    adopted = restored(listed(f'[{{"kind":"Deployment",{group},"name":"web","replicas":2}}]'), adopt=True)
+    assert [(one.verb, one.replicas_after) for one in adopted.decisions if one.ref == WEB] == [(Verb.WAKE, 2)]
 
 
 def test_what_is_adopted_is_not_said_to_be_left_unchanged():
