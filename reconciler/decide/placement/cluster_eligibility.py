@@ -132,8 +132,6 @@ def _idle(case: _Case) -> LocalWorkload | None:
     settled = case.settled
     if settled is None or settled.state == "Waking":
         return None
-    if settled.state == "HandsOff" and settled.needs:
-        return case.held(fact(ReasonCode.CHANGED_BY_IDLING, policy=settled.owner))
     why, awake = Fact((shared_reason(ReasonCode.IDLE, policy=settled.owner),)), settled.awake_replicas
     if settled.state == "ScaledDown":
         why = fact(ReasonCode.SCALED_DOWN_BY_OTHERS, by=settled.owner)
