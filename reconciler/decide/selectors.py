@@ -28,8 +28,6 @@ from reconciler.policy.types import (
 )
 from reconciler.workload_kinds import SCALABLE_KINDS
 
-_NAME_LABEL = "kubernetes.io/metadata.name"
-
 Ranked = TypeVar("Ranked", bound=IdlingPolicy | DownscalePolicy)
 Chosen = TypeVar("Chosen")
 
@@ -203,12 +201,8 @@ def equal_priorities(found: Iterable[tuple[Sequence[str], ObjectRef]], undone: s
 
 
 def namespace_labels(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:
-    """Return the labels of each namespace that was read, by name.
-
-    The API server sets the one of its name, which manifests in a snapshot lack. Source: kubernetes
-    pkg/apis/core/v1/defaults.go, SetDefaults_Namespace.
-    """
-    return {one.ref.name: {_NAME_LABEL: one.ref.name, **one.labels} for one in cluster.namespaces}
+    """Return the labels of each namespace that was read, by name."""
+    return {namespace.ref.name: namespace.labels for namespace in cluster.namespaces}
 
 
 def namespace_annotations(cluster: ObservedCluster) -> dict[str, Mapping[str, str]]:

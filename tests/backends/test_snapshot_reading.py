@@ -114,14 +114,14 @@ def test_null_in_place_of_a_text_is_empty_as_a_server_has_it(tmp_path):
     assert (web.labels, web.annotations, old.template_labels) == ({"a": "", "b": "c"}, {"d": ""}, {"app": ""})
 
 
-def test_namespaces_are_those_written_and_those_of_objects(tmp_path):
+def test_namespaces_are_those_written_and_those_of_objects_with_the_label_of_their_name(tmp_path):
     cluster = a_snapshot_cluster(
         tmp_path,
         {
             "a.yaml": """
             apiVersion: v1
             kind: Namespace
-            metadata: {name: shop, labels: {tier: web}}
+            metadata: {name: shop, labels: {tier: web, kubernetes.io/metadata.name: copied}}
             ---
             apiVersion: apps/v1
             kind: Deployment
@@ -138,8 +138,8 @@ def test_namespaces_are_those_written_and_those_of_objects(tmp_path):
         },
     )
     assert [(found.ref.name, dict(found.labels)) for found in cluster.list(NAMESPACES)] == [
-        ("ci", {}),
-        ("shop", {"tier": "web"}),
+        ("ci", {"kubernetes.io/metadata.name": "ci"}),
+        ("shop", {"tier": "web", "kubernetes.io/metadata.name": "shop"}),
     ]
     assert cluster.get(NAMESPACES, "", "ci") == cluster.list(NAMESPACES)[0]
     assert [(node.ref.namespace, node.ref.name, node.labels) for node in cluster.list(NODES)] == [

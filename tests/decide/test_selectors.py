@@ -72,16 +72,6 @@ def by_team(team: str) -> ObjectSelector:
     return ObjectSelector(labels=LabelSelector((("stage", "dev"), ("team", team))))
 
 
-def test_a_namespace_is_selected_by_the_label_of_its_name_which_a_manifest_lacks():
-    named = ObjectSelector(labels=LabelSelector((("kubernetes.io/metadata.name", "team-a"),)))
-    policy = a_policy("p", selector=Selector(namespaces=named, workloads=WorkloadSelector()))
-    workloads = [a_workload("web", namespace=name) for name in ("team-a", "team-b")]
-    spaces = (a_namespace("team-a"), a_namespace("team-b"))
-    cluster = a_cluster(workloads=tuple(workloads), namespaces=spaces)
-    selecting = SelectingPolicies([policy], a_fleet().clusters[0], cluster)
-    assert [len(selecting.on_workload(workload)) for workload in workloads] == [1, 0]
-
-
 FLAG, TIME = "reconciler/exclude", "reconciler/exclude-until"
 AT = "2026-11-20T15:41:23Z"  # NOW
 REMOVED, LATER = f"{FLAG} is removed", "it is 2026-11-20T15:41:24Z or later"

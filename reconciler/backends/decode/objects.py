@@ -139,7 +139,12 @@ def _endpoints_in(decoded: Any) -> Iterator[shapes.Endpoint]:
 
 
 def _namespace(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Namespace:
-    return model.Namespace(ref, metadata.uid or "", metadata.labels or NOTHING, metadata.annotations or NOTHING)
+    """Return a Namespace with the label of its name, which the API server sets, and manifests in a snapshot lack.
+
+    Source: kubernetes pkg/apis/core/v1/defaults.go, SetDefaults_Namespace.
+    """
+    labels = {**(metadata.labels or NOTHING), "kubernetes.io/metadata.name": ref.name}
+    return model.Namespace(ref, metadata.uid or "", labels, metadata.annotations or NOTHING)
 
 
 def _node(ref: ObjectRef, metadata: Metadata, _: Object) -> model.Node:
