@@ -99,9 +99,12 @@ def _unreachable(case: _Case) -> LocalWorkload | None:
     if since is None or restriction(placement.cluster, case.ref.namespace) is not None:
         return case.as_recorded(fact(ReasonCode.CLUSTER_UNREACHABLE))
     given_up = since + case.federated.cluster_grace_period
+    nothing = case.federated.preference(placement.name) is None and not case.status.spec_replicas(placement.name)
     if now < given_up:
-        return case.as_recorded(fact(ReasonCode.CLUSTER_UNREACHABLE, after(given_up), since=since))
-    lost = replace(case.as_recorded(fact(ReasonCode.CLUSTER_LOST, since=since)), part="out")
+        ends = None if nothing else after(given_up)
+        return case.as_recorded(fact(ReasonCode.CLUSTER_UNREACHABLE, ends, since=since))
+    code = ReasonCode.CLUSTER_UNREACHABLE if nothing else ReasonCode.CLUSTER_LOST  # what never ran there does not move
+    lost = replace(case.as_recorded(fact(code, since=since)), part="out")
     asleep = lost.idle_until is not None and lost.idle_until > now and lost.idle_by in case.inputs.idling
     return lost if asleep else replace(lost, idle_by="", idle_until=None)
 

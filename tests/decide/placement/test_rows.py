@@ -119,6 +119,22 @@ def test_explanations_of_a_fleet_that_is_full(full):
     }
 
 
+def test_nothing_moves_from_an_unreachable_cluster_that_no_preference_names_and_that_ran_nothing():
+    since = '{"h":"2026-11-20T12:00:00Z","i":"2026-11-20T15:40:23Z","j":"2026-11-20T12:00:00Z"}'
+    maps = (
+        a_memory("a", at=ago(minutes=1), unreachable_since=since),
+        a_status('{"desired":4,"clusters":{"j":{"asked":4}}}', cluster="a", at=ago(minutes=1)),
+    )
+    only_a = a_federated(4, clusters={"a": ClusterPreference(weight=1)})
+    found = told(place(settled("a", 4, config_maps=maps), lost=("h", "i", "j"), federated=only_a))
+    del found["a"]
+    assert found == {
+        "h": ("left alone", "unreachable since 2026-11-20T12:00:00Z", ""),
+        "i": ("left alone", "unreachable since 2026-11-20T15:40:23Z", ""),
+        "j": ("left alone", AWAY, ""),
+    }
+
+
 @pytest.fixture
 def mixed():
     """`a` belongs to a Deployment, `c` leaves, `d` is idle, `e` has no namespace, `f` no preference."""
