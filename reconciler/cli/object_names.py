@@ -17,12 +17,13 @@ EXPECTED = "CLUSTER/NAMESPACE/KIND/NAME or the first parts of it"
 
 
 class ObjectArgument(Struct, frozen=True):
-    """`namespace`, `kind` and `name` are "" where the name is a prefix."""
+    """`namespace`, `kind` and `name` are "" where the name is a prefix, `group` where KIND is without one."""
 
     cluster: str
     namespace: str = ""
     kind: str = ""
     name: str = ""
+    group: str = ""
 
     def matches(self, ref: ObjectRef) -> bool:
         """Return whether `ref` is the object named, or lies below the prefix."""
@@ -31,6 +32,7 @@ class ObjectArgument(Struct, frozen=True):
             and self.namespace in ("", ref.namespace)
             and (not self.kind or names_kind(self.kind, ref.kind))
             and self.name in ("", ref.name)
+            and (not self.group or not ref.group or f".{self.group}".endswith(f".{ref.group}"))
         )
 
 
@@ -44,7 +46,7 @@ def object_name(text: str) -> ObjectArgument:
     if not parts[0] or len(parts) > 4 or not all(parts):
         raise UsageError(f'"{text}" does not name an object, expected {EXPECTED}')
     cluster, namespace, kind, name = (*parts, "", "", "")[:4]
-    return ObjectArgument(cluster, namespace, kind_of(kind), name)
+    return ObjectArgument(cluster, namespace, kind_of(kind), name, kind.partition(".")[2].lower())
 
 
 def check_cluster(fleet: Fleet, name: ObjectArgument, text: str) -> None:

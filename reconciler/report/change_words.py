@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import Key
 from reconciler.decide.decisions import Decision, FieldChange, Verb
@@ -12,7 +15,7 @@ from reconciler.decide.placement.home_config_maps import MEMORY, REPLACED
 from reconciler.decide.placement.recorded_status import STATUS_PREFIX
 from reconciler.decide.victim_fields import VictimForecast
 from reconciler.messages import counted, first_of
-from reconciler.model import JOURNAL, ObjectRef
+from reconciler.model import JOURNAL, ObjectRef, by_key
 from reconciler.plan.effects import Effect, effect_of, is_acted_on
 from reconciler.plan.model import json_value
 from reconciler.untrusted_text import one_line
@@ -32,6 +35,13 @@ def name_of(ref: ObjectRef) -> str:
     """Return cluster, namespace, kind and name, as `reconciler explain` takes them."""
     text = str(ref)
     return one_line("/".join(filter(None, text.split("/"))) if "//" in f"/{text}/" else text)
+
+
+def names_with_group(refs: Iterable[ObjectRef]) -> dict[ObjectRef, str]:
+    """Return the names of those of `refs` that only the group of their kind tells apart, with it as kubectl has it."""
+    called = by_key((str(ref), ref) for ref in dict.fromkeys(refs))
+    alike = chain.from_iterable(same for same in called.values() if len(same) > 1)
+    return {ref: name_of(replace(ref, kind=f"{ref.kind}.{ref.group}")) for ref in alike if ref.group}
 
 
 def sign_of(decision: Decision) -> str:

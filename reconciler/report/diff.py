@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.decide.decisions import Decision, FieldChange, Verb
 from reconciler.plan.model import Plan, json_value
-from reconciler.report.change_words import name_of, value_text
+from reconciler.report.change_words import name_of, names_with_group, value_text
 from reconciler.untrusted_text import one_line
 
 _COLORS = (("---", "1"), ("+++", "1"), ("@@", "36"), ("-", "31"), ("+", "32"))
@@ -25,10 +25,11 @@ def render_diff(plan: Plan, *, color: bool = False) -> str:
     Values of environment variables are masked; a created object is there whole.
     """
     ordered = sorted(plan.actions, key=lambda action: (action.ref, action.id))
+    names = names_with_group(action.ref for action in ordered)
     lines = (
         line
         for ref, several in groupby(ordered, key=lambda action: action.ref)
-        for line in _lines(name_of(ref), *_states([action.decision for action in several]))
+        for line in _lines(names.get(ref, name_of(ref)), *_states([action.decision for action in several]))
     )
     return "".join(f"{_painted(line) if color else line}\n" for line in lines)
 

@@ -34,6 +34,7 @@ from reconciler.report.change_words import (
     is_metadata,
     metadata_words,
     name_of,
+    names_with_group,
     value_text,
     verb_of,
     victims_of,
@@ -189,10 +190,12 @@ class ObjectExplanation(Struct, frozen=True):
 
 def explanation_lines(plan: Plan, found: Sequence[ObjectExplanation]) -> Iterator[str]:
     """Yield the explanation of each object, its number first; above all of them when, and in which time zone."""
+    names = names_with_group(subject.ref for subject in found)
     for position, (subject, part) in enumerate(_parts(plan, found)):
+        name = names.get(subject.ref, name_of(subject.ref))
         yield from [""] if position else []
-        yield f"{name_of(subject.ref)}{'' if position else f' {source_of(plan)}'}"
-        yield from _explained(part, subject)
+        yield f"{name}{'' if position else f' {source_of(plan)}'}"
+        yield from _explained(part, subject, name)
     yield from _without_place(plan, {subject.ref for subject in found})
 
 
@@ -242,15 +245,15 @@ def _about(items: Sequence[T], refs_of: Callable[[T], Iterable[ObjectRef]]) -> C
     return lambda refs: [items[place] for place in sorted({one for ref in refs for one in places.get(ref, ())})]
 
 
-def _explained(plan: Plan, subject: ObjectExplanation) -> Iterator[str]:
+def _explained(plan: Plan, subject: ObjectExplanation, name: str) -> Iterator[str]:
     explanations = [found for found in plan.explanations if found.ref == subject.ref]
     if subject.ref.is_service:
         behind = sorted({found.ref for found in plan.explanations if subject.ref in found.services})
         yield from [f"Behind it: {', '.join(one_line(f'{ref.kind}/{ref.name}') for ref in behind)}."] * bool(behind)
     else:
         yield _number(plan, subject, selected=bool(explanations))
-    yield from _idle_since(plan, subject, explanations)
-    yield from _before_placement(subject)
+    yield from _idle_since(plan, subject, name, explanations)
+    yield from _before_placement(subject, name)
     through = {found.written for found in explanations if found.written is not None} - {subject.ref}
     yield from (f"Scaled through {found.kind}/{found.name}." for found in sorted(through))
     for found in explanations:
@@ -258,8 +261,8 @@ def _explained(plan: Plan, subject: ObjectExplanation) -> Iterator[str]:
         yield from _policy(plan, found)
     yield from (f"  {overridden_words(plan, lost)}" for lost in plan.overridden)
     others = set(chain.from_iterable(found.outranked for found in explanations))
-    for name in sorted(others - {lost.policy for lost in plan.overridden}):
-        yield f"  {name}: selects it too, a policy above decides in its place"
+    for policy in sorted(others - {lost.policy for lost in plan.overridden}):
+        yield f"  {policy}: selects it too, a policy above decides in its place"
     if subject.closest is not None:
         yield ""
         yield from _closest(subject.closest)
@@ -296,7 +299,9 @@ def _policy_values(plan: Plan, found: PolicyExplanation) -> dict[str, Any]:
     }
 
 
-def _idle_since(plan: Plan, subject: ObjectExplanation, explanations: Collection[PolicyExplanation]) -> Iterator[str]:
+def _idle_since(
+    plan: Plan, subject: ObjectExplanation, name: str, explanations: Collection[PolicyExplanation]
+) -> Iterator[str]:
     """Yield since when an object is idle, what it had before, and what wakes it."""
     record = subject.workload.annotations if subject.workload is not None else {}
     at, owner = read_time(record.get(Key.IDLED_AT)), idling_owner(record)
@@ -306,16 +311,16 @@ def _idle_since(plan: Plan, subject: ObjectExplanation, explanations: Collection
     before, time = one_line(record.get(Key.PREVIOUS_SCALE, "")), reasons_in(plan).time(at)
     scale = f", previous scale {before}" if before else ""
     since = f"Idle since {time} ({age(plan.made_at - at)}){_idled_by(plan, owner, explanations)}{scale}"
-    yield f"{since}. To wake it: reconciler wake {name_of(subject.ref)}"
+    yield f"{since}. To wake it: reconciler wake {name}"
 
 
-def _before_placement(subject: ObjectExplanation) -> Iterator[str]:
+def _before_placement(subject: ObjectExplanation, name: str) -> Iterator[str]:
     """Yield what placement gives back when it is no longer about an object that it did not create."""
     if subject.workload is None or subject.workload.owner is not None:
         return
     placed = read_placed(subject.workload.annotations)
     if placed is not None and placed.previous > placed.replicas:
-        yield f"{placed.previous} before placement. To restore that: reconciler restore {name_of(subject.ref)}"
+        yield f"{placed.previous} before placement. To restore that: reconciler restore {name}"
 
 
 def _idled_by(plan: Plan, owner: tuple[str, str] | None, explanations: Collection[PolicyExplanation]) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import ChangeIfCode
 from reconciler.decide.decisions import KIND_OF_JOB, Decision, Notice, Overridden, PlacementView, policy_title
 from reconciler.decide.reasons import MEASURED, ReasonCode, Reasons, phrase_parts
 from reconciler.messages import counted
-from reconciler.model import by_key
+from reconciler.model import ObjectRef, by_key
 from reconciler.plan.effects import Effect, effect_of
 from reconciler.plan.model import Action, Plan
 from reconciler.plan.order import numbered_actions
@@ -23,6 +24,7 @@ from reconciler.report.change_words import (
     is_metadata,
     metadata_words,
     name_of,
+    names_with_group,
     sign_of,
     verb_of,
     victims_of,
@@ -127,7 +129,17 @@ def grouped(
         owners.sort(key=lambda owner: (_sort_key(members[owner], urgent), owner))
     ordered = {owner: sorted(members[owner], key=lambda one: _position(one, urgent)) for owner in owners}
     words = reasons_in(plan)
-    return tuple(_group(owner, ordered[owner], views.get(owner), words, urgent) for owner in owners)
+    groups = tuple(_group(owner, ordered[owner], views.get(owner), words, urgent) for owner in owners)
+    names = names_with_group(action.ref for action in (*plan.actions, *actions))
+    return tuple(_renamed(group, names) for group in groups) if names else groups
+
+
+def _renamed(group: PolicyGroup, names: Mapping[ObjectRef, str]) -> PolicyGroup:
+    lines, updates = (
+        tuple([replace(line, name=names.get(line.decision.ref, line.name)) for line in some])
+        for some in (group.lines, group.updates)
+    )
+    return replace(group, lines=lines, updates=updates)
 
 
 def _owner(decision: Decision, plan: Plan) -> tuple[str, str]:

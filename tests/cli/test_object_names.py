@@ -33,6 +33,20 @@ def test_another_kind_is_not_meant(text):
     assert not object_name(f"dev-eu/dev-x/{text}/cache").matches(ObjectRef("dev-eu", "dev-x", "Redis", "cache"))
 
 
+@pytest.mark.parametrize(
+    ("text", "group", "means"),
+    [
+        ("cluster.a.io", "a.io", True),
+        ("clusters.v1.a.io", "a.io", True),
+        ("Cluster.a.io", "b.io", False),
+        ("Cluster", "b.io", True),
+        ("Cluster.a.io", "", True),
+    ],
+)
+def test_a_group_beside_the_kind_means_that_one_only(text, group, means):
+    assert object_name(f"dev-eu/dev-x/{text}/x").matches(ObjectRef("dev-eu", "dev-x", "Cluster", "x", group)) is means
+
+
 @pytest.mark.parametrize("text", ["svc", "services", "Service"])
 def test_what_is_known_has_one_name(text):
     assert object_name(f"dev-eu/dev-x/{text}/cache").kind == "service"

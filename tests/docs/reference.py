@@ -44,7 +44,8 @@ line wins. A value of `--output`, `--for`, `--by`, `--since`, `--days` or `--fai
 know, like `RECONCILER_OUTPUT=markdown` for `validate`, leaves the default; as an option it is an error. Options that
 may be repeated take several values in their variable, with spaces between them (folders with `:`).
 
-Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; kubectl's short names work, and a prefix stands for all below it.
+Objects are named `CLUSTER/NAMESPACE/KIND/NAME`; short names and `KIND.GROUP` work as in kubectl. A prefix stands for
+all below it.
 stdout is the result, in the form of `-o, --output`, by default the first of those listed. stderr is progress, warnings
 and errors. Defaults stand in brackets. [Exit codes](exit-codes.md) says what a run ends with.
 """

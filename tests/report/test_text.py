@@ -26,7 +26,10 @@ from reconciler.decide.decisions import (
 )
 from reconciler.decide.reasons import Reason, reason
 from reconciler.decide.reasons import ReasonCode as Code
+from reconciler.model import ObjectRef
 from reconciler.plan.model import KeptUp
+from reconciler.report.diff import render_diff
+from reconciler.report.explanation import ObjectExplanation, explanation_lines
 from reconciler.report.markdown import render_markdown
 from reconciler.report.text import Style, render_text, wrapped
 from tests.builders import NOW, a_forecast, a_limit_use, a_ref, said
@@ -50,6 +53,19 @@ def kept_up(by: str, number: int, minutes: int) -> KeptUp:
 
 def undecided(name: str, *why: Reason) -> Undecided:
     return Undecided(f"eu-west/x/Service/{name}", "idling", "idle-dev", why or said("no answer"))
+
+
+def test_kinds_of_one_name_are_told_apart_by_their_groups_and_no_others_are():
+    refs = [
+        ObjectRef("eu-west", "dev-a", "Cluster", name, group)
+        for name, group in (("x", "a.io"), ("x", "b.io"), ("y", "a.io"))
+    ]
+    made = a_plan(*(an_idle(ref=ref) for ref in refs))
+    named = ["Cluster.a.io/x", "Cluster.b.io/x", "Cluster/y"]
+    for text in (text_of(made), render_diff(made)):
+        assert sorted(set(re.findall(r"Cluster[a-z.]*/[xy]", text))) == named
+    explained = list(explanation_lines(made, [ObjectExplanation(ref, None) for ref in refs]))
+    assert [line.split(" ")[0].rpartition("dev-a/")[2] for line in explained if "dev-a" in line] == named
 
 
 @pytest.mark.parametrize("summary", [pytest.param(False, id="all"), pytest.param(True, id="headings only")])
