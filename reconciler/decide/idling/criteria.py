@@ -12,6 +12,7 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.decide.annotations import parse_time
 from reconciler.decide.change_codes import ChangeIf, ChangeIfCode, all_known, change_if, joint_change
 from reconciler.decide.query_answers import Answers, coverage_gap, value_for
 from reconciler.decide.reasons import Code, Reason, ReasonCode, Reasons, reason
@@ -197,6 +198,13 @@ def _is_downtime(criterion: Criterion, at: datetime, edges: Mapping[Calendar, Se
     return (all if isinstance(criterion, AllOf) else any)(_is_downtime(part, at, edges) for part in criterion.criteria)
 
 
+def _may_be_idle(criterion: Criterion, at: datetime) -> bool:
+    """Return whether `criterion` calls something idle at `at`, where all of its metrics do."""
+    if isinstance(criterion, AllOf | AnyOf):
+        return (all if isinstance(criterion, AllOf) else any)(_may_be_idle(part, at) for part in criterion.criteria)
+    return isinstance(criterion, MetricCriterion) or is_open(criterion.calendar, at)
+
+
 def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -> PolicyVerdict:
     is_uptime = calendar.field == "uptime"
     if is_open(calendar, now):
@@ -361,7 +369,13 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
 
     def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
         """Return what makes the result of every policy that counts a `wanted` one, None where that is not known."""
-        return all_known(verdict.change_if(wanted) for verdict in self.won if verdict.result not in wanted)
+        found = all_known(verdict.change_if(wanted) for verdict in self.won if verdict.result not in wanted)
+        parts = found.parts if found is not None and found.code == ChangeIfCode.ALL else (found,)
+        times = [parse_time(part.values["at"]) for part in parts if part and part.code == ChangeIfCode.AT]
+        latest = max(filter(None, times), default=None) if CriterionResult.IDLE in wanted else None
+        if latest is not None and not all(_may_be_idle(verdict.policy.idle_when, latest) for verdict in self.won):
+            return None  # the first is over before the last begins
+        return found
 
     @cached_property
     def busy(self) -> tuple[PolicyVerdict, ...]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.decide import schedule
 from reconciler.decide.annotations import parse_time
-from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, evaluator_of, joined
+from reconciler.decide.idling.criteria import CriterionResult, PolicyVerdict, Verdict, evaluator_of, joined
 from reconciler.decide.query_answers import Answers
 from reconciler.decide.reasons import ReasonCode, reason, text_of
 from reconciler.labels import LabelSelector
@@ -199,6 +199,23 @@ def test_beside_a_metric_schedules_come_to_another_result_together(criterion, no
     both = evaluation.result is BUSY and at
     assert (change and str(change)) == (at and f"it is {at} or later" + " and the metric is at most 0" * bool(both))
     assert evaluation.until == (parse_time(at) if at and evaluation.result is IDLE else None)
+
+
+@cases(
+    "first second words",
+    ("never at once", hours("14:00-15:00"), hours("16:00-17:00"), None),
+    (
+        "one within the other",
+        hours("14:00-18:00"),
+        hours("16:00-17:00"),
+        "it is 2026-11-20T13:00:00Z or later and it is 2026-11-20T15:00:00Z or later",
+    ),
+    ("one is over before the other begins", hours("12:00-14:00"), hours("15:00-16:00"), None),
+)
+def test_what_several_policies_need_is_promised_where_it_comes_true_at_once(first, second, words):
+    won = [judged(a_policy(name, one), {}, NOON) for name, one in (("p", first), ("q", second))]
+    change = Verdict(tuple(won)).change_if({IDLE})
+    assert (change and str(change)) == words
 
 
 OFFICE_HOURS = the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ())
