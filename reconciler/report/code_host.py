@@ -39,7 +39,7 @@ _SEVERITIES = {"error": "major", "warning": "minor"}
 def leveled(problems: Iterable[Problem], warnings: Iterable[Problem], root: str = ".") -> Found:
     """Return both with their level, problems first; their files are relative to `root`, that of the repository."""
     found = [*(("error", problem) for problem in problems), *(("warning", problem) for problem in warnings)]
-    return [(level, replace(one, file=os.path.relpath(one.file, root))) for level, one in found]
+    return [(level, replace(one, file=os.path.relpath(os.path.realpath(one.file), root))) for level, one in found]
 
 
 def problem_words(problem: Problem) -> str:

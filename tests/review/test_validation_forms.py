@@ -72,7 +72,9 @@ def test_files_are_named_from_the_root_of_the_repository_wherever_that_is_checke
         (quickstart.path / "checkout" / name).mkdir(parents=True)
     for file in (quickstart.path / "policies").iterdir():
         file.rename(quickstart.path / "checkout" / "policies" / file.name)
-    assert quickstart.call("validate", "checkout/policies", "-o", form).out == at_the_root
+    (quickstart.path / "link").symlink_to("checkout")
+    for path in ("checkout/policies", "link/policies"):
+        assert quickstart.call("validate", path, "-o", form).out == at_the_root
     assert "policies/a.yaml" in at_the_root
 
 
