@@ -40,12 +40,9 @@ class _Case(PlacementCase, frozen=True):
         return replace(local, **({"spec_replicas": local.replicas} | known))
 
     def held(self, why: Fact, **known: Any) -> LocalWorkload:
-        """Return the `LocalWorkload` of a workload that is left alone, with what its status says."""
-        return self.local(**({"part": "held", "pods": PodCounts(available=self.available), "why": why} | known))
-
-    def held_for_now(self, why: Fact, **known: Any) -> LocalWorkload:
-        """Return the `LocalWorkload` of what is left alone for now, and may take replicas later."""
-        return self.held(why, for_now=True, **known)
+        """Return the `LocalWorkload` of a workload that is left alone for now, with what its status says."""
+        found = {"part": "held", "pods": PodCounts(available=self.available), "why": why, "for_now": True}
+        return self.local(**(found | known))
 
     @property
     def observed(self) -> ObservedCluster:
@@ -65,7 +62,7 @@ class _Case(PlacementCase, frozen=True):
         idle_by = status.idle_by(name)
         until = status.idle_until(name) if idle_by else None
         asked = status.spec_replicas(name)
-        return self.held_for_now(why, spec_replicas=asked, idle_by=idle_by, idle_until=until, unread=True)
+        return self.held(why, spec_replicas=asked, idle_by=idle_by, idle_until=until, unread=True)
 
     def undecided(self, local: LocalWorkload) -> LocalWorkload:
         """Return `local`, with why nothing could be decided there."""
@@ -125,7 +122,7 @@ def _not_ours(case: _Case) -> LocalWorkload | None:
     if why is None:
         return None
     is_of_another = why.why[0].code == ReasonCode.OWNED_BY
-    return case.with_notice(case.held_for_now(why, part="out"), "foreignRecord" if is_of_another else "conflict")
+    return case.with_notice(case.held(why, part="out"), "foreignRecord" if is_of_another else "conflict")
 
 
 def _idle(case: _Case) -> LocalWorkload | None:
@@ -144,25 +141,25 @@ def _idle(case: _Case) -> LocalWorkload | None:
 def _autoscalers_unreadable(case: _Case) -> LocalWorkload | None:
     """What else might scale it could not be listed, so it keeps what it has."""
     found = case.placement.unread_autoscalers
-    return case.undecided(case.held_for_now(_list_unreadable(case, found))) if found else None
+    return case.undecided(case.held(_list_unreadable(case, found))) if found else None
 
 
 def _restricted(case: _Case) -> LocalWorkload | None:
     found = restriction(case.placement.cluster, case.ref.namespace)
-    return None if found is None else case.held_for_now(found)
+    return None if found is None else case.held(found)
 
 
 def _production(case: _Case) -> LocalWorkload | None:
     what = production_of_pattern(case, case.placement, case.workload)
     name, key = case.federated.name, case.federated.key
-    return case.held(left_out(what, (name,), (key,)), left_out=True) if what else None
+    return case.held(left_out(what, (name,), (key,)), left_out=True, for_now=False) if what else None
 
 
 def _autoscaled(case: _Case) -> LocalWorkload | None:
     controller = None if case.workload is None else case.placement.autoscalers.name_of(case.ref)
     if controller is None:
         return None
-    return case.with_notice(case.held(fact(ReasonCode.AUTOSCALED, autoscaler=controller)), "autoscaler")
+    return case.with_notice(case.held(fact(ReasonCode.AUTOSCALED, autoscaler=controller), for_now=False), "autoscaler")
 
 
 def _in_rollout(case: _Case) -> LocalWorkload | None:
@@ -170,8 +167,8 @@ def _in_rollout(case: _Case) -> LocalWorkload | None:
     if workload is None:
         return None
     if workload.terminating:
-        return case.held_for_now(fact(ReasonCode.TERMINATING))
-    return case.held_for_now(rollout_of(workload)) if replaces_replica_sets(workload) else None
+        return case.held(fact(ReasonCode.TERMINATING))
+    return case.held(rollout_of(workload)) if replaces_replica_sets(workload) else None
 
 
 def _missing(case: _Case) -> LocalWorkload | None:
@@ -208,7 +205,7 @@ def _placed(case: _Case) -> LocalWorkload:
         return _with_room(case, PodCounts(workload.spec_replicas, case.available), None)
     failed = observed.unreadable.get(unreadable_pods_key(case.ref))
     if failed is not None:
-        return case.undecided(case.held_for_now(fact(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
+        return case.undecided(case.held(fact(ReasonCode.LIST_UNREADABLE, list="its pods", problem=failed)))
     pods = observed.pods.get(case.ref)
     if pods is None:
         return case.local(question=PodsQuestion(case.ref))

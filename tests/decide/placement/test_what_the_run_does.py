@@ -9,7 +9,7 @@ from reconciler.decide.decisions import Phase, Verb
 from reconciler.model import Condition
 from reconciler.policy.types import ClusterPreference
 from reconciler.report.status import placement_line
-from tests.builders import a_cluster, a_fleet, change_if_of
+from tests.builders import a_cluster, a_fleet, an_hpa, change_if_of
 from tests.cases import cases
 
 from .placements import (
@@ -24,6 +24,7 @@ from .placements import (
     a_status,
     about,
     ago,
+    idle,
     numbers,
     place,
     row,
@@ -156,6 +157,7 @@ class TestMoves:
         ("it does not answer", a_cluster("west"), "Active", ("west",), ()),
         ("it does not answer for an hour", a_cluster("west"), "Active", ("west",), LOST),
         ("its list cannot be read", a_cluster("west", unreadable={"replicasets": "forbidden"}), "Active", (), ()),
+        ("it is idle there, and read-only", idle("west"), "ReadOnly", (), ()),
         ("it has one of somebody else", settled("west", 2, annotations=OF_ANOTHER_FLEET), "Active", (), ()),
     )
     def test_what_is_to_move_to_a_cluster_that_is_left_alone_for_now_waits_for_it(self, west, state, lost, maps):
@@ -171,6 +173,12 @@ class TestMoves:
         clusters = EVENLY | {"east": ClusterPreference(weight=1, max_replicas=2)}
         federated = a_federated(8, clusters=clusters)
         desired = place(settled("east", 8), a_cluster("west"), fleet=production, federated=federated)
+        assert numbers(desired) == {"east": "scale 8 -> 2"}
+
+    def test_what_an_autoscaler_controls_keeps_none_either(self):
+        west = a_cluster("west", workloads=(a_deployment("west", 5),), autoscalers=(an_hpa(cluster="west"),))
+        clusters = EVENLY | {"east": ClusterPreference(weight=1, max_replicas=2)}
+        desired = place(settled("east", 8, made=a_deployment), west, federated=a_placed(8, clusters=clusters))
         assert numbers(desired) == {"east": "scale 8 -> 2"}
 
     def test_a_draining_cluster_keeps_what_has_no_room_anywhere_else(self):
