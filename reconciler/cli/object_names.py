@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -26,13 +27,18 @@ class ObjectArgument(Struct, frozen=True):
     group: str = ""
 
     def matches(self, ref: ObjectRef) -> bool:
-        """Return whether `ref` is the object named, or lies below the prefix."""
+        """Return whether `ref` is the object named, or lies below the prefix.
+
+        One that was read from a text has no group, but in the kind of a Service that is not one of Kubernetes.
+        """
+        kind, _, group = ref.kind.partition(".")
+        group = ref.group or group
         return (
             self.cluster == ref.cluster
             and self.namespace in ("", ref.namespace)
-            and (not self.kind or names_kind(self.kind, ref.kind))
+            and (not self.kind or names_kind(self.kind, kind))
             and self.name in ("", ref.name)
-            and (not self.group or not ref.group or f".{self.group}".endswith(f".{ref.group}"))
+            and (self.group in ("", group) or (not group and kind != "Service"))
         )
 
 
@@ -46,7 +52,9 @@ def object_name(text: str) -> ObjectArgument:
     if not parts[0] or len(parts) > 4 or not all(parts):
         raise UsageError(f'"{text}" does not name an object, expected {EXPECTED}')
     cluster, namespace, kind, name = (*parts, "", "", "")[:4]
-    return ObjectArgument(cluster, namespace, kind_of(kind), name, kind.partition(".")[2].lower())
+    # As for kubectl, a version may stand before the group.
+    group = re.sub(r"^v[0-9]+((alpha|beta)[0-9]+)?(\.|$)", "", kind.partition(".")[2].lower())
+    return ObjectArgument(cluster, namespace, kind_of(kind), name, group)
 
 
 def check_cluster(fleet: Fleet, name: ObjectArgument, text: str) -> None:

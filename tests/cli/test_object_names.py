@@ -39,12 +39,22 @@ def test_another_kind_is_not_meant(text):
         ("cluster.a.io", "a.io", True),
         ("clusters.v1.a.io", "a.io", True),
         ("Cluster.a.io", "b.io", False),
+        ("Cluster.b.a.io", "a.io", False),
         ("Cluster", "b.io", True),
         ("Cluster.a.io", "", True),
     ],
 )
 def test_a_group_beside_the_kind_means_that_one_only(text, group, means):
     assert object_name(f"dev-eu/dev-x/{text}/x").matches(ObjectRef("dev-eu", "dev-x", "Cluster", "x", group)) is means
+
+
+@pytest.mark.parametrize(("text", "means"), [("svc.serving.knative.dev", [False, True]), ("Service.v1", [True, True])])
+def test_a_service_of_knative_is_not_the_one_of_kubernetes_that_is_called_alike(text, means):
+    knative = ObjectRef("dev-eu", "dev-x", "Service", "web", "serving.knative.dev")
+    refs = [ObjectRef("dev-eu", "dev-x", "Service", "web"), knative]
+    named = object_name(f"dev-eu/dev-x/{text}/web")
+    assert [named.matches(ref) for ref in refs] == means
+    assert named.matches(ObjectRef(*str(knative).split("/")))  # as a history has it
 
 
 @pytest.mark.parametrize("text", ["svc", "services", "Service"])
