@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import chain
 
 from msgspec import Struct
@@ -178,6 +178,7 @@ def _until_turn(why: Reason, turn: Turn) -> Reason:
     return reason(why.code, **{**why.values, "until": turn.at, "timeZone": turn.zone})
 
 
+@lru_cache(1024)  # many workloads have the same policies
 def _turn(criterion: Criterion, now: datetime) -> Turn:
     """Return when schedules next come to another result: at the first of their edges at which they do."""
     calendars = {leaf.calendar for leaf in leaves(criterion) if isinstance(leaf, ScheduleCriterion)}
@@ -203,6 +204,13 @@ def _may_be_idle(criterion: Criterion, at: datetime) -> bool:
     if isinstance(criterion, AllOf | AnyOf):
         return (all if isinstance(criterion, AllOf) else any)(_may_be_idle(part, at) for part in criterion.criteria)
     return isinstance(criterion, MetricCriterion) or is_open(criterion.calendar, at)
+
+
+def _without_metrics(criterion: Criterion) -> Criterion | None:
+    if isinstance(criterion, AllOf | AnyOf):
+        parts = tuple(filter(None, map(_without_metrics, criterion.criteria)))
+        return replace(criterion, criteria=parts) if parts else None
+    return criterion if isinstance(criterion, ScheduleCriterion) else None
 
 
 def _schedule_verdict(policy: IdlingPolicy, calendar: Calendar, now: datetime) -> PolicyVerdict:
@@ -376,6 +384,12 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
         if latest is not None and not all(_may_be_idle(verdict.policy.idle_when, latest) for verdict in self.won):
             return None  # the first is over before the last begins
         return found
+
+    def next_end(self, now: datetime) -> datetime | None:
+        """Return when its schedules together end, where they are open now, or else the next time; None for never."""
+        timed = AllOf(tuple(filter(None, (_without_metrics(policy.idle_when) for policy in self.policies))))
+        start = now if _may_be_idle(timed, now) else _turn(timed, now).at
+        return None if start is None else _turn(timed, start).at
 
     @cached_property
     def busy(self) -> tuple[PolicyVerdict, ...]:

@@ -20,7 +20,6 @@ from reconciler.decide.idling.criteria import NOT_IDLE, ONLY_BUSY, ONLY_IDLE, Cr
 from reconciler.decide.idling.keeps_awake import more_replicas
 from reconciler.decide.idling.rules import Choice, IdleAction, Rule, choice_of, choose
 from reconciler.decide.idling.subjects import IdleState
-from reconciler.decide.schedule import is_open, open_until, opens_next
 from reconciler.model import ObjectRef, by_key
 
 Choices = Mapping[ObjectRef, Choice]
@@ -198,8 +197,4 @@ def _end(choice: Choice) -> datetime | None:
     verdict = choice.subject.verdict
     if verdict.result is CriterionResult.IDLE or choice.subject.is_idle:
         return verdict.until
-    calendars, now = [calendar for policy in verdict.policies for calendar in policy.calendars], choice.conditions.now
-    opening = (opens_next(calendar, now) for calendar in calendars if not is_open(calendar, now))
-    start = max(filter(None, opening), default=now)
-    ends = (open_until(calendar, start) for calendar in calendars)
-    return min((end for end in ends if end is not None), default=None)
+    return verdict.next_end(choice.conditions.now)

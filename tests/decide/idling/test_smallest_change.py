@@ -59,6 +59,9 @@ from tests.laws import tries
 OPENS = "it is 2026-11-20T19:00:00Z or later"
 SOON = NIGHT + timedelta(minutes=1)
 ANYWHERE = ClusterPreference(weight=1)
+NIGHTS_AND_HOLIDAYS = AnyOf(
+    (a_schedule(), ScheduleCriterion(a_calendar("Europe/Paris", "2026-12-24T00:00/2026-12-27T00:00")))
+)
 UNCONTESTED = "reconciler/contested is removed or its policy changes"
 
 
@@ -126,6 +129,12 @@ def asked(at: str) -> dict[str, Any]:
     ("a request that is over by then", asked("2026-11-20T18:00:00Z"), {}, OPENS),
     ("a later request", asked("2026-11-20T23:00:00Z"), {}, "it is 2026-11-20T23:00:00Z or later"),
     ("a request of after the window", asked("2026-11-23T09:00:00Z"), {}, ""),
+    (
+        "an exclusion until after the first of several schedules",
+        {"annotations": {"reconciler/exclude-until": "2026-11-23T09:00:00Z"}},
+        {"idle_when": NIGHTS_AND_HOLIDAYS},
+        f"{OPENS} and reconciler/exclude-until is removed",
+    ),
     ("minAge", {}, {"min_age": timedelta(hours=20)}, "it is 2026-11-20T21:00:00Z or later"),
 )
 def test_what_the_criteria_call_busy_is_kept_up_by_the_rest_too(workload, policy, change):
