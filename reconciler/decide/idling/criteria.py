@@ -160,9 +160,9 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
     if len(inner) > 1 and _is_timed(criterion):
         turn = _turn(criterion, answers.now)
         said = joined(policy, tuple(part("", None) for part in inner), is_any=is_any)
-        reasons = tuple([_until_turn(why, turn) for why in said.reasons])
-        until = turn.at if said.result is CriterionResult.IDLE else None
-        together = replace(said, reasons=reasons, turn=turn, until=until)
+        if said.result is CriterionResult.IDLE:  # busy, each says when its own next window opens
+            said = replace(said, reasons=tuple([_until_turn(why, turn) for why in said.reasons]), until=turn.at)
+        together = replace(said, turn=turn)
         return lambda _namespace, _service: together
     return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
 
@@ -173,7 +173,7 @@ def _is_timed(criterion: Criterion) -> bool:
 
 def _until_turn(why: Reason, turn: Turn) -> Reason:
     """Return what one of several schedules says now as it holds of all of them: until they turn, not until it does."""
-    if "until" not in why.values or why.code == ReasonCode.OUTSIDE_DOWNTIME:  # that says when its own next window opens
+    if "until" not in why.values:
         return why
     return reason(why.code, **{**why.values, "until": turn.at, "timeZone": turn.zone})
 

@@ -175,6 +175,22 @@ def test_schedules_come_to_another_result_together(criterion, now, result, at):
     assert {why.values.get("until") for why in said} <= {at}
 
 
+@cases(
+    "now words",
+    ("in uptime", NOON, 'in uptime "Mon-Fri 07:00-20:00" until 2026-11-20T19:00:00Z'),
+    ("an exception", NIGHT, 'exception to uptime "Mon-Fri 07:00-20:00" until 2026-11-20T22:30:00Z'),
+)
+def test_of_several_schedules_each_says_how_long_it_keeps_awake(now, words):
+    office = replace(
+        a_calendar("Europe/Paris", exceptions=("2026-11-20T22:00/2026-11-20T23:30",)),
+        windows=the_rest_of_the_week(parse_window("Mon-Fri 07:00-20:00") or ()),
+        field="uptime",
+        texts=("Mon-Fri 07:00-20:00",),
+    )
+    said = judged(a_policy("idle-dev", AllOf((ScheduleCriterion(office), hours("Sat 12:00-14:00")))), now=now)
+    assert text_of(said.reasons).split(", ")[0] == words
+
+
 def test_schedules_that_never_meet_are_looked_at_a_few_times_not_at_each_of_their_edges():
     schedule._windows.cache_clear()
     halves = AllOf((hours("00:00-12:00"), hours("12:00-24:00")))
