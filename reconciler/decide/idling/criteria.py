@@ -58,8 +58,8 @@ class PolicyVerdict(Struct, frozen=True):
 
     `until` is when the schedules that make it idle end, None where none does. `threshold` is that of a metric, which is
     idle at or below it. `parts` are the criteria that are joined, () for one: idle where all of them are, or with
-    `is_any` where one is; `turn` is there where all of them are schedules. `wake_when` is what its `wakeWhen` says:
-    busy where a metric is above its threshold.
+    `is_any` where one is; `schedules` are these and now, where all of them are schedules. `wake_when` is what its
+    `wakeWhen` says: busy where a metric is above its threshold.
     """
 
     policy: IdlingPolicy
@@ -69,7 +69,7 @@ class PolicyVerdict(Struct, frozen=True):
     threshold: float | None = None
     parts: tuple[PolicyVerdict, ...] = ()
     is_any: bool = False
-    turn: Turn | None = None
+    schedules: tuple[Criterion, datetime] | None = None
     wake_when: PolicyVerdict | None = None
 
     @property
@@ -84,9 +84,9 @@ class PolicyVerdict(Struct, frozen=True):
 
     def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
         """Return the smallest change that makes the result a `wanted` one, None where none is known."""
-        if self.turn is not None:
-            at = self.turn.at
-            return None if at is None else change_if(ChangeIfCode.AT, at=at, timeZone=self.turn.zone)
+        if self.schedules is not None:
+            turn = _turn(*self.schedules)
+            return None if turn.at is None else change_if(ChangeIfCode.AT, at=turn.at, timeZone=turn.zone)
         if not self.parts:
             return _change_of_criterion(self, wanted)
         changes = [part.change_if(wanted) for part in self.parts if part.result not in wanted]
@@ -158,11 +158,11 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
     inner = tuple(_criterion_evaluator(policy, part, answers) for part in criterion.criteria)
     is_any = not isinstance(criterion, AllOf)
     if len(inner) > 1 and _is_timed(criterion):
-        turn = _turn(criterion, answers.now)
         said = joined(policy, tuple(part("", None) for part in inner), is_any=is_any)
         if said.result is CriterionResult.IDLE:  # busy, each says when its own next window opens
+            turn = _turn(criterion, answers.now)
             said = replace(said, reasons=tuple([_until_turn(why, turn) for why in said.reasons]), until=turn.at)
-        together = replace(said, turn=turn)
+        together = replace(said, schedules=(criterion, answers.now))
         return lambda _namespace, _service: together
     return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
 

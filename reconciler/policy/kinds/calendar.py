@@ -203,7 +203,7 @@ def _inverted(windows: Sequence[WeeklyWindow | AbsoluteWindow], stated_as: str) 
     return [f"is idle by day and awake at night, from Mon to Fri; {other} states the opposite"]
 
 
-class Calendar(Struct, frozen=True):
+class Calendar(Struct, frozen=True, cache_hash=True):
     """When something is idle: in the windows, less the exceptions and `awake`. `name` "": written inside a policy.
 
     Of a calendar that states its `uptime`, `windows` are what that leaves of a week, and `awake` what it has but once.
