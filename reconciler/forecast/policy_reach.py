@@ -160,11 +160,12 @@ def first_night(simulation: Simulation, policies: PolicySet, now: datetime) -> F
             notice.text for notice in step.plan.notices if notice.kind in ("notHeld", "missedRun", "lostVolumes")
         )
         warnings |= dict.fromkeys(() if number else _wide_limits(policies, step.plan))
-        nothing = nothing if number else step.plan.without_workloads
+        without = step.plan.without_workloads  # a run may create what a policy selects
+        nothing = tuple(one for one in nothing if one in without) if number else without
         if steps or _idles(step.plan) or step.plan.held_back:
             steps.append(step)
     found = _of(steps) if steps else FirstNight()
-    for name in (one for one in nothing if one not in found.idle):  # a run may create what it selects
+    for name in nothing:
         warnings[f"{places.get(name, '')}: {name} selects no workload of the snapshot"] = None
     return replace(found, places=places, left_out=left_out, warnings=tuple(warnings))
 

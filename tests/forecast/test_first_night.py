@@ -139,6 +139,17 @@ def test_what_a_run_before_the_night_creates_is_selected_and_one_of_all_workload
     assert "selects no workload" not in said.err
 
 
+def test_what_a_run_before_the_night_creates_is_selected_by_a_policy_that_only_observes(tmp_path):
+    folder = Folder(tmp_path)
+    shop = placed(4, weights("east", "west"), template())
+    watch = idling("namespaces: {include: [shop]}, workloads: {kinds: [ReplicaSet]}", "mode: Observe")
+    folder.write("policies/all.yaml", documents(fleet(["east", "west"], UNLIMITED), shop, watch))
+    for cluster in ("east", "west"):
+        folder.write(f"snapshot/{cluster}/all.yaml", workload("x", namespace="a"))
+    said = folder.call("validate", "--snapshot", "snapshot", "--now", "2026-11-20T12:00:00Z")
+    assert (said.code, "selects no workload" in said.err) == (0, False)
+
+
 def test_without_a_schedule_that_begins_nothing_goes_idle(folder):
     for name in ("platform", "teams/a/sleep", "teams/b/sleep"):
         folder.write(f"policies/{name}.yaml", SLEEP.replace("Mon-Fri 20:00-07:00", "2030-01-01T00:00/2030-01-02T00:00"))
