@@ -150,13 +150,15 @@ def overlooked(path: str | os.PathLike[str]) -> tuple[Problem, ...]:
     words = "and is not read, expected a name that ends in .yaml or .yml, not in _test, and begins with no dot"
     others = find_files(root, lambda name: name.lower().endswith(_NEARLY) and not _is_policy_name(name))
     found = (*others.files, *(file for file in others.hidden if file.lower().endswith(_NEARLY)))
-    contents = {file: read_bytes(file, root) for file in sorted(found)}
     return tuple(
         Problem.of_path(spelt(file), f"{'is compressed' if is_compressed else 'holds a policy'} {words}")
-        for file, data in contents.items()
-        if isinstance(data, bytes)
-        and ((is_compressed := file.lower().endswith(_COMPRESSED)) or (_OURS in data and re.search(_POLICY, data)))
+        for file in sorted(found)
+        if (is_compressed := file.lower().endswith(_COMPRESSED)) or _holds_policy(read_bytes(file, root))
     )
+
+
+def _holds_policy(content: bytes | Problem) -> bool:
+    return isinstance(content, bytes) and _OURS in content and re.search(_POLICY, content) is not None
 
 
 def _are_manifests(documents: Sequence[Document]) -> bool:
