@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -39,7 +40,10 @@ def name_of(ref: ObjectRef) -> str:
 
 def names_with_group(refs: Iterable[ObjectRef]) -> dict[ObjectRef, str]:
     """Return the names of those of `refs` that only the group of their kind tells apart, with it as kubectl has it."""
-    called = by_key((str(ref), ref) for ref in dict.fromkeys(refs))
+    known = list(refs)
+    groups = Counter(kind for kind, _ in {(ref.kind, ref.group) for ref in known})
+    several = {kind for kind, count in groups.items() if count > 1}
+    called = by_key((str(ref), ref) for ref in dict.fromkeys(ref for ref in known if ref.kind in several))
     alike = chain.from_iterable(same for same in called.values() if len(same) > 1)
     return {ref: name_of(replace(ref, kind=f"{ref.kind}.{ref.group}")) for ref in alike if ref.group}
 
