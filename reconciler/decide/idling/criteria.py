@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from enum import StrEnum
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
 
 from msgspec import Struct
@@ -46,7 +46,7 @@ ONLY_BUSY = frozenset({CriterionResult.BUSY})
 NOT_BUSY = frozenset({CriterionResult.IDLE, CriterionResult.UNKNOWN})
 
 
-class Turn(Struct, frozen=True):
+class Transition(Struct, frozen=True):
     """When schedules come to another result together, on the clock of `zone`; None: not within a year."""
 
     at: datetime | None
@@ -85,8 +85,8 @@ class PolicyVerdict(Struct, frozen=True):
     def change_if(self, wanted: Set[CriterionResult]) -> ChangeIf | None:
         """Return the smallest change that makes the result a `wanted` one, None where none is known."""
         if self.schedules is not None:
-            turn = _turn(*self.schedules)
-            return None if turn.at is None else change_if(ChangeIfCode.AT, at=turn.at, timeZone=turn.zone)
+            then = _next_transition(*self.schedules)
+            return None if then.at is None else change_if(ChangeIfCode.AT, at=then.at, timeZone=then.zone)
         if not self.parts:
             return _change_of_criterion(self, wanted)
         changes = [part.change_if(wanted) for part in self.parts if part.result not in wanted]
@@ -152,7 +152,7 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
     if isinstance(criterion, MetricCriterion):
         return _metric_evaluator(policy, criterion, answers)
     timed = tuple(part for part in criterion.criteria if _is_timed(part))
-    if 1 < len(timed) < len(criterion.criteria):  # beside a metric they turn together, too
+    if 1 < len(timed) < len(criterion.criteria):  # beside a metric they count together, too
         others = (part for part in criterion.criteria if part not in timed)
         criterion = replace(criterion, criteria=(replace(criterion, criteria=timed), *others))
     inner = tuple(_criterion_evaluator(policy, part, answers) for part in criterion.criteria)
@@ -160,8 +160,8 @@ def _criterion_evaluator(policy: IdlingPolicy, criterion: Criterion, answers: An
     if len(inner) > 1 and _is_timed(criterion):
         said = joined(policy, tuple(part("", None) for part in inner), is_any=is_any)
         if said.result is CriterionResult.IDLE:  # busy, each says when its own next window opens
-            turn = _turn(criterion, answers.now)
-            said = replace(said, reasons=tuple([_until_turn(why, turn) for why in said.reasons]), until=turn.at)
+            then = _next_transition(criterion, answers.now)
+            said = replace(said, reasons=tuple([_until_transition(why, then) for why in said.reasons]), until=then.at)
         together = replace(said, schedules=(criterion, answers.now))
         return lambda _namespace, _service: together
     return lambda namespace, service: joined(policy, tuple([part(namespace, service) for part in inner]), is_any=is_any)
@@ -171,39 +171,41 @@ def _is_timed(criterion: Criterion) -> bool:
     return all(isinstance(leaf, ScheduleCriterion) for leaf in leaves(criterion))
 
 
-def _until_turn(why: Reason, turn: Turn) -> Reason:
-    """Return what one of several schedules says now as it holds of all of them: until they turn, not until it does."""
+def _until_transition(why: Reason, then: Transition) -> Reason:
+    """Return what one of several schedules says now, until `then`, when all of them together say something else."""
     if "until" not in why.values:
         return why
-    return reason(why.code, **{**why.values, "until": turn.at, "timeZone": turn.zone})
+    return reason(why.code, **{**why.values, "until": then.at, "timeZone": then.zone})
 
 
 @lru_cache(1024)  # many workloads have the same policies
-def _turn(criterion: Criterion, now: datetime) -> Turn:
+def _next_transition(criterion: Criterion, now: datetime) -> Transition:
     """Return when schedules next come to another result: at the first of their edges at which they do."""
     calendars = {leaf.calendar for leaf in leaves(criterion) if isinstance(leaf, ScheduleCriterion)}
     for reach in REACHES:
         edges = {one: [*chain.from_iterable(open_periods(one, now, now + reach))] for one in calendars}
-        before = _is_downtime(criterion, now, edges)
+        before = _is_idle(criterion, partial(_is_between, edges, now))
         for at, zone in sorted((at, one.zone_name) for one, found in edges.items() for at in found):
-            if now < at < now + reach and _is_downtime(criterion, at, edges) is not before:
-                return Turn(at, zone)
-    return Turn(None)
+            if now < at < now + reach and _is_idle(criterion, partial(_is_between, edges, at)) is not before:
+                return Transition(at, zone)
+    return Transition(None)
 
 
-def _is_downtime(criterion: Criterion, at: datetime, edges: Mapping[Calendar, Sequence[datetime]]) -> bool:
-    """Return whether schedules that open and close at `edges`, in turn, call something idle at `at`."""
-    if isinstance(criterion, ScheduleCriterion):
-        return bisect_right(edges[criterion.calendar], at) % 2 == 1
-    assert isinstance(criterion, AllOf | AnyOf)
-    return (all if isinstance(criterion, AllOf) else any)(_is_downtime(part, at, edges) for part in criterion.criteria)
+def _is_between(edges: Mapping[Calendar, Sequence[datetime]], at: datetime, calendar: Calendar) -> bool:
+    """Return whether `calendar`, which opens and closes at its `edges`, in turn, is open at `at`."""
+    return bisect_right(edges[calendar], at) % 2 == 1
 
 
 def _may_be_idle(criterion: Criterion, at: datetime) -> bool:
     """Return whether `criterion` calls something idle at `at`, where all of its metrics do."""
+    return _is_idle(criterion, lambda calendar: is_open(calendar, at))
+
+
+def _is_idle(criterion: Criterion, opened: Callable[[Calendar], bool]) -> bool:
+    """Return whether `criterion` calls something idle where the calendars are `opened`, and all of its metrics do."""
     if isinstance(criterion, AllOf | AnyOf):
-        return (all if isinstance(criterion, AllOf) else any)(_may_be_idle(part, at) for part in criterion.criteria)
-    return isinstance(criterion, MetricCriterion) or is_open(criterion.calendar, at)
+        return (all if isinstance(criterion, AllOf) else any)(_is_idle(part, opened) for part in criterion.criteria)
+    return isinstance(criterion, MetricCriterion) or opened(criterion.calendar)
 
 
 def _without_metrics(criterion: Criterion) -> Criterion | None:
@@ -388,8 +390,8 @@ class Verdict(Struct, frozen=True, dict=True):  # so that what is asked often ca
     def next_end(self, now: datetime) -> datetime | None:
         """Return when its schedules together end, where they are open now, or else the next time; None for never."""
         timed = AllOf(tuple(filter(None, (_without_metrics(policy.idle_when) for policy in self.policies))))
-        start = now if _may_be_idle(timed, now) else _turn(timed, now).at
-        return None if start is None else _turn(timed, start).at
+        start = now if _may_be_idle(timed, now) else _next_transition(timed, now).at
+        return None if start is None else _next_transition(timed, start).at
 
     @cached_property
     def busy(self) -> tuple[PolicyVerdict, ...]:

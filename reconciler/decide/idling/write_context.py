@@ -63,7 +63,9 @@ class WriteContext(Struct, frozen=True, dict=True):  # so that what is made of t
 
     @cached_property
     def idled_annotations(self) -> dict[Hashable, tuple[FieldChange, ...]]:
-        """The changes of annotations of what goes idle, by the values that they are made of, which are kept here."""
+        """The changes of annotations of what goes idle, by the values that they are made of: some by their id, which is
+        theirs as long as `choices` and `records` keep them.
+        """
         return {}
 
     @cached_property

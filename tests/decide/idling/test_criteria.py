@@ -193,7 +193,7 @@ def test_of_several_schedules_each_says_how_long_it_keeps_awake(now, words):
 
 
 def test_schedules_that_never_meet_are_looked_at_a_few_times_not_at_each_of_their_edges():
-    for kept in (schedule._windows, schedule._periods_after, criteria._turn):
+    for kept in (schedule._windows, schedule._periods_after, criteria._next_transition):
         kept.cache_clear()
     halves = AllOf((hours("00:00-12:00"), hours("12:00-24:00")))
     busy = judged(a_policy("idle-dev", halves), now=NOON)
